@@ -1,4 +1,4 @@
-"""No example of a property test is judged by how long a busy machine takes for it."""
+"""Disables Hypothesis deadlines, because a busy machine can be slow in any example."""
 
 from hypothesis import settings
 

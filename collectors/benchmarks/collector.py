@@ -1,8 +1,10 @@
-"""Spans per second of one core, from OTLP/gRPC in to Kafka. `make bench-collector`; the last line is JSON.
+"""Spans per second of one core, from OTLP/gRPC in to Kafka. `make bench-collector`; the last line
+is JSON.
 
-A real collector on one core, a real broker, batches as the filter sends them. Two phases: as fast as the
-collector answers (throughput), then at a constant rate (latency of the export call). CPU is the collector's own
-user and system time until its last span is in Kafka, so work that is queued is paid for.
+A real collector on one core, a real broker, batches as the filter sends them. Two phases: as fast
+as the collector answers (throughput), then at a constant rate (latency of the export call). CPU is
+the collector's own user and system time until its last span is in Kafka, so work that is queued is
+paid for.
 """
 
 import argparse
@@ -32,10 +34,13 @@ _KEYS = (
 
 
 def phase(topic: stack.Topic, pid: int, address: str, batches: int, spans_per_s: float, log: Path) -> dict:
-    """One load from the first export until its last span is in Kafka."""
+    """Measures one load, from the first export until its last span is in Kafka.
+
+    Raises RuntimeError when the sender fails or an accepted span is missing in Kafka.
+    """
     load = stack.sender(address, batches, spans_per_s)
     before, disk = topic.ends(), _size(log)
-    time.sleep(1.0)  # the sender makes its batches
+    time.sleep(1.0)  # the sender generates its batches
     cpu, began = proc.cpu_s(pid), time.perf_counter()
     output, _ = load.communicate("go\n")
     if load.returncode:
@@ -66,12 +71,15 @@ def phase(topic: stack.Topic, pid: int, address: str, batches: int, spans_per_s:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the segments of the cluster's topic."""
+    """Returns the bytes of all segments of the cluster's topic."""
     return sum(segment.stat().st_size for segment in folder.glob(f"{stack.TOPIC}-*/*.log"))
 
 
 def measure(setup: stack.Setup, spans: int, share: float) -> dict[str, dict]:
-    """Both phases with servers of their own; the constant rate is `share` of the throughput that was found."""
+    """Runs both phases with servers of their own.
+
+    The constant rate is `share` of the throughput that the first phase measured.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-collector-") as name, kafka_process(Path(name)) as kafka:
         log = Path(name) / "kafka" / "data"
         topic = stack.Topic(kafka.url)
@@ -80,7 +88,8 @@ def measure(setup: stack.Setup, spans: int, share: float) -> dict[str, dict]:
         server.start()
         try:
             pid = server.process.pid
-            phase(topic, pid, address, 40, 0.0, log)  # topic, connections and heap are there
+            # creates the topic, the connections and the heap
+            phase(topic, pid, address, 40, 0.0, log)
             full = phase(topic, pid, address, spans // payload.SPANS, 0.0, log)
             rate = share * full["spans_per_s"]
             paced = phase(topic, pid, address, int(rate * 8) // payload.SPANS, rate, log)

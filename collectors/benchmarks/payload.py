@@ -1,4 +1,4 @@
-"""OTLP batches as the filter sends them: one proxy's spans, every span of another trace. Pure."""
+"""OTLP batches as the filter sends them: spans of one proxy, each of another trace. Pure."""
 
 import random
 
@@ -12,7 +12,10 @@ _SERVICES = ("frontend", "cart", "checkout", "catalogue", "recommendation")
 
 
 def batches(count: int, spans: int = SPANS, seed: int = 1) -> list[bytes]:
-    """So many different serialised ExportTraceServiceRequests; the same ones for the same seed."""
+    """Returns `count` different serialised ExportTraceServiceRequests of `spans` spans each.
+
+    The same seed gives the same requests.
+    """
     dice = random.Random(seed)
     return [_batch(dice, spans).SerializeToString() for _ in range(count)]
 

@@ -1,4 +1,5 @@
-"""Sends serialised batches over several OTLP/gRPC connections, as fast as they are answered or at a constant rate.
+"""Sends serialised batches over several OTLP/gRPC connections, as fast as they are answered or at a
+constant rate.
 
 Run as a process of its own, so that its CPU is not the collector's: prints one JSON object.
 """
@@ -24,7 +25,10 @@ RETRYABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 class Sender:
-    """`send` is called by one thread per connection until the ticket numbers are used up."""
+    """Sends batches until `count` are accepted.
+
+    One thread per connection calls `send`. Threads share the batches by ticket numbers.
+    """
 
     def __init__(self, address: str, batches: list[bytes], count: int, interval_s: float) -> None:
         self._address, self._batches, self._count, self._interval_s = address, batches, count, interval_s
@@ -67,7 +71,7 @@ def main() -> None:
     parser.add_argument("--spans-per-s", type=float, default=0.0, help="0: as fast as they are answered")
     arguments = parser.parse_args()
     different = payload.batches(min(64, arguments.batches))
-    sys.stdin.readline()  # the load is ready; the other side says when
+    sys.stdin.readline()  # the load is ready and waits for the start signal
     interval_s = payload.SPANS / arguments.spans_per_s if arguments.spans_per_s else 0.0
     sender = Sender(arguments.address, different, arguments.batches, interval_s)
     cpu, began = time.process_time(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""The servers under measurement: one Kafka broker, one collector pinned to a core, and what each of them used."""
+"""The servers of the benchmark: one Kafka broker, and one collector pinned to a core."""
 
 import asyncio
 import os
@@ -25,7 +25,11 @@ CORE, OTHERS = "0", f"1-{os.cpu_count() - 1}" if (os.cpu_count() or 1) > 1 else 
 
 @dataclass
 class Setup:
-    """Which collector is measured: its launcher, binary's folder, configuration and settings over it."""
+    """The collector to measure.
+
+    `box` is the folder of its launcher and configuration, `binaries` the folder of its binary, and
+    `overrides` are settings over config.yaml.
+    """
 
     box: Path
     binaries: Path
@@ -33,7 +37,10 @@ class Setup:
 
 
 def collector(folder: Path, kafka: str, setup: Setup) -> collector_process.Collector:
-    """A collector on one core (GOMAXPROCS=1), not started; without metrics of its own, which cost CPU."""
+    """Returns a collector on one core (GOMAXPROCS=1) that is not started yet.
+
+    Its own metrics are off, because they cost CPU.
+    """
     return collector_process.collector(
         folder,
         kafka,
@@ -46,7 +53,10 @@ def collector(folder: Path, kafka: str, setup: Setup) -> collector_process.Colle
 
 
 def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:
-    """The load, on the other cores; it waits for a line before it begins."""
+    """Starts the load on the other cores.
+
+    It waits for a line on standard input before it begins.
+    """
     program = [sys.executable, str(Path(__file__).with_name("sender.py"))]
     return subprocess.Popen(
         [
@@ -60,7 +70,7 @@ def sender(address: str, batches: int, spans_per_s: float) -> subprocess.Popen:
 
 
 class Topic:
-    """The topic of the collector's cluster at one broker: how far it reaches, and what lies between two such points."""
+    """The topic of the collector's cluster at one broker: its end offsets and its content."""
 
     def __init__(self, kafka: str) -> None:
         self._kafka = kafka
@@ -75,11 +85,14 @@ class Topic:
             await admin.close()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """End offset of every partition."""
+        """Returns the end offset of every partition."""
         return asyncio.run(self._with_consumer(self._ends))
 
     def settled(self, quiet_s: float = 1.5, timeout_s: float = 120.0) -> float:
-        """Waits until nothing has come for so long; the moment of the last arrival (time.perf_counter)."""
+        """Waits until no message has arrived for `quiet_s` seconds, or for `timeout_s` in all.
+
+        Returns the time of the last arrival (time.perf_counter).
+        """
         last, changed, deadline = self.ends(), time.perf_counter(), time.perf_counter() + timeout_s
         while time.perf_counter() - changed < quiet_s and time.perf_counter() < deadline:
             time.sleep(0.1)
@@ -88,7 +101,7 @@ class Topic:
         return changed
 
     def content(self, begin: dict[TopicPartition, int]) -> tuple[int, int, int]:
-        """(messages, spans, bytes of values) from those offsets on."""
+        """Returns (messages, spans, bytes of values) from the offsets in `begin` on."""
         return asyncio.run(self._with_consumer(self._content, begin))
 
     async def _with_consumer(self, work, *arguments):

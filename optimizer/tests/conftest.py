@@ -12,7 +12,10 @@ def class_of(service: str, path: str = "/x") -> str:
 
 @pytest.fixture
 def chain() -> Callable[..., Problem]:
-    """chain(demand={"west": 300}, services=("web", "db"), ...): each service calls the next once."""
+    """Returns a function that makes a problem whose services each call the next one once.
+
+    Example: chain(demand={"west": 300}, services=("web", "db"), ...).
+    """
 
     def make(
         demand: dict[str, float],

@@ -28,7 +28,8 @@ def make() -> dict[str, str]:
     built = model.build(told, declared, now)
     if built.problem is None:
         raise SystemExit("; ".join(built.refusals))
-    # The linear programme ends at a corner, the same on every machine; the fast solver only within the same gap.
+    # The linear programme ends at a corner, which is the same on every machine. Results of the fast
+    # solver are only within the same gap.
     solution = Exact().route(built.problem)
     stamp = Stamp("golden-5", SPILLWAY, Origin.ORIGIN_OPTIMIZER, built.window, now, 120.0, built.classes)
     ruleset = from_solution(built.problem, solution, stamp, declared).ruleset

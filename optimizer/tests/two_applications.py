@@ -1,4 +1,4 @@
-"""The application of tests/unit/data/model.json, and one like it beside it whose services have a prefix."""
+"""The application of tests/unit/data/model.json, and a copy whose services have a prefix."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ SERVICES = frozenset({*_SERVICES, *(OTHER + service for service in _SERVICES)})
 
 
 def document() -> dict[str, Any]:
-    """The shape of contracts/golden/3_model.json."""
+    """Returns both applications in the format of contracts/golden/3_model.json."""
     names = re.compile(rf'"({"|".join(_SERVICES)})([" ])')
     other, both = json.loads(names.sub(rf'"{OTHER}\1\2', json.dumps(_ONE))), copy.deepcopy(_ONE)
     for table in ("curves", "capacities", "call_ratios"):
@@ -29,7 +29,10 @@ def document() -> dict[str, Any]:
 
 
 def topology_text(third: str = "") -> str:
-    """The golden topology with both applications' services, as YAML; with a `third` cluster that is like east."""
+    """Returns the golden topology with both applications' services, as YAML.
+
+    `third` is the name of another cluster, which is like east. Empty: there is none.
+    """
     both = yaml.safe_load(_TOPOLOGY.read_text())
     both["services"] += [{**copy.deepcopy(s), "name": OTHER + s["name"]} for s in both["services"]]
     if third:

@@ -1,4 +1,4 @@
-"""Simulated queues as the tables that the job `curves` keeps: what pods would have reported of them. Pure."""
+"""Telemetry that simulated queues would have reported, in the tables of the job `curves`. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,12 @@ SERVICE = "shop"
 
 @dataclass(frozen=True)
 class Pod:
-    """Workers, and mean exponential service times (ms) and shares of requests by class name. `constant_ms` is spent
-    outside the queue; CPU use is `idle` plus the rest for each busy worker."""
+    """A pod whose requests wait for its workers, first in, first out.
+
+    `service_ms` are the mean exponential service times of the classes, and `shares` their shares of
+    the requests. `constant_ms` is spent outside the queue. CPU use is `idle` without load, and
+    rises to 1 in proportion to the busy workers.
+    """
 
     workers: int
     service_ms: Sequence[float]
@@ -26,15 +30,16 @@ class Pod:
 
     @property
     def mean_s(self) -> float:
+        """Mean service time in seconds of this mix of classes."""
         return float(np.dot(self.service_ms, self.shares)) / 1000
 
     @property
     def saturation(self) -> float:
-        """Requests per second of this mix."""
+        """Requests per second of this mix at which all workers are busy."""
         return self.workers / self.mean_s
 
     def capacity(self, weights: Sequence[float]) -> float:
-        """Requests per second of the baseline class, where classes have these weights."""
+        """Returns the capacity in requests per second of the baseline class, for these weights."""
         return self.saturation * float(np.dot(self.shares, weights))
 
 
@@ -51,8 +56,12 @@ def observe(
     sampled: float = 1.0,
     start: int = 1_700_000_000,
 ) -> tuple[dict, list[Point]]:
-    """Calls (columns of LoadTable.add) and CPU points of a service whose pods are this busy in each second. A pod
-    that is not yet, or no more, there has no load; of the calls only a part is `sampled`."""
+    """Returns the calls and CPU points of a service whose pods have this utilisation per second.
+
+    The calls are columns of LoadTable.add. `pods` is the number of pods in each second, one by
+    default. A pod has neither load nor CPU points in seconds in which it does not exist. `sampled`
+    is the share of the calls that are kept. `start` is the first second in Unix time.
+    """
     counts = np.ones(len(utilisation), dtype=int) if pods is None else np.asarray(pods)
     batches, points = [], []
     for index in range(int(counts.max())):
@@ -73,14 +82,18 @@ def observe(
 
 @dataclass(frozen=True)
 class Cut:
-    """A pod of one class, whose requests take `factor` times as long from second `at` on: what is known of it when."""
+    """A pod of one class whose service times change, and what is observed of it over time.
+
+    From second `at` to second `until`, requests take `factor` times as long as otherwise. `start`
+    is the first second in Unix time.
+    """
 
     pod: Pod
-    utilisation: np.ndarray  # of the pod as it was before
+    utilisation: np.ndarray  # per second, as it would be without the change
     at: int
     factor: float
     random: np.random.Generator
-    until: int = 10**9  # from here on as before
+    until: int = 10**9
     start: int = 1_700_000_000
 
     @cached_property
@@ -94,7 +107,11 @@ class Cut:
         return at, wait + service, rate, busy
 
     def seen(self, first: float, end: float, cpu_per_busy: float = 1.0) -> tuple[dict, list[Point]]:
-        """As `observe`, of calls that ended at first <= second < end, and the CPU use of these seconds."""
+        """Returns what `observe` returns, for the calls that ended at first <= second < end.
+
+        The CPU points are those of these seconds. `cpu_per_busy` is the CPU use when all workers
+        are busy.
+        """
         at, took_s, rate, busy = self._queue
         now = (at + took_s >= first) & (at + took_s < end)
         calls = _columns(
@@ -107,6 +124,10 @@ class Cut:
 
 
 def tables(*observed: tuple[dict, list[Point]], with_cpu: bool = True) -> tuple[LoadTable, CpuTable]:
+    """Returns tables with everything that was observed.
+
+    Without `with_cpu`, the CPU table is empty.
+    """
     load, cpu = LoadTable(100_000, Counters()), CpuTable(100_000)
     for calls, points in observed:
         load.add(calls)
@@ -116,12 +137,17 @@ def tables(*observed: tuple[dict, list[Point]], with_cpu: bool = True) -> tuple[
 
 
 def _one(pod: Pod, utilisation: np.ndarray, random: np.random.Generator) -> tuple[tuple, np.ndarray]:
+    """Simulates one pod with this utilisation per second.
+
+    Returns the calls (arrival s, exclusive ms, class index, arrivals of the last second) and the
+    busy share of the workers per second.
+    """
     at = queues.arrivals(utilisation * pod.saturation, random)
     kind = random.choice(len(pod.shares), len(at), p=np.array(pod.shares) / np.sum(pod.shares))
     service = random.exponential(np.array(pod.service_ms)[kind] / 1000)
     wait = queues.waits(at, service, pod.workers)
     busy = queues.busy(at, service, wait, pod.workers, len(utilisation))
-    # What the filter stamps: arrivals in the second before this one.
+    # The rate that the filter stamps: arrivals in the last second before this request.
     rate = np.arange(len(at)) - np.searchsorted(at, at - 1.0)
     return (at, (wait + service) * 1000 + pod.constant_ms, kind, rate), busy
 

@@ -1,16 +1,20 @@
-"""Curves fitted to recorded traces, held against the recording's own latencies at each of its loads.
+"""Compares curves fitted to recorded traces with the recorded latencies at each load.
 
-    python streams/accuracy/traces.py [--json] FILE...        # Jaeger UI JSON, .gz allowed, one file per load
+    python streams/accuracy/traces.py [--json] FILE...
 
-The way is that of the jobs, without servers: OTLP, the native engine, sums per second, the models. Counts are
-corrected for sampling. A curve says the mean, which is what routing adds up; the mean of a skewed time is well above
-its median (`curve of median`), so the same form is also fitted to the medians of the loads and held against them.
+FILE is a recording of one load in the JSON of the Jaeger UI; .gz is allowed.
 
-    curve      what the model of all loads says at this one, against the mean of the calls' own (exclusive) times
-    held out   the same of a model that has not seen this load
-    medians    a / (1 - u) + b through the medians of all loads, against this load's median
+The computation is that of the jobs, without servers: OTLP, the native engine, sums per second, the
+models. Counts are corrected for sampling. A curve states the mean, which is what routing adds up.
+The mean of a skewed time is well above its median (`curve of median`). The same form is therefore
+also fitted to the medians of the loads and compared with them.
 
-The root is the whole request: own times and network along the call graph, against the entry's durations.
+    curve      the model of all loads at this load, compared with the calls' mean exclusive time
+    held out   the same for a model that has not seen this load
+    medians    a / (1 - u) + b through the medians of all loads, compared with this load's median
+
+The root is the whole request: exclusive and network times along the call graph, compared with the
+durations of the entry calls.
 """
 
 import argparse
@@ -38,7 +42,7 @@ _EDGES = {name: columns.EDGES[name] for name in ("network_us", "adjusted_count")
 
 @dataclass(frozen=True)
 class Load:
-    """One file: calls and edges by column name."""
+    """The calls and edges of one file, by column name."""
 
     name: str
     calls: Columns
@@ -46,16 +50,21 @@ class Load:
 
     @property
     def seconds(self) -> float:
+        """Time from the first to the last start of a call, in seconds."""
         at = self.calls["started_at"]
         return float(at.max() - at.min()) / 1e6
 
     def of(self, class_id: str) -> np.ndarray:
+        """Returns a mask of the calls of a class, shape (calls,)."""
         return self.calls["class"] == class_id
 
 
 @dataclass(frozen=True)
 class Row:
-    """One class (or the root) at one load. rps is corrected for sampling; times are ms, errors relative."""
+    """One class (or the root) at one load.
+
+    `rps` is corrected for sampling. Times are in ms, and errors are relative.
+    """
 
     name: str
     load: str
@@ -85,7 +94,7 @@ class Row:
 
 
 def read(path: Path) -> Load:
-    """Calls and edges of one file, as the job `exclusive` makes them."""
+    """Returns the calls and edges of one file, as the job `exclusive` computes them."""
     parts = [
         (native_batch.read(_CALLS, one.calls), native_batch.read(_EDGES, one.edges)) for one in closed(path)
     ]
@@ -94,13 +103,13 @@ def read(path: Path) -> Load:
 
 
 def closed(path: Path) -> Iterator[Closed]:
-    """What the native engine makes of one file, tick by tick."""
+    """Yields what the native engine returns for one file, in order of the ticks."""
     batches = jaeger.batches(jaeger.in_time_order(jaeger.read(path)), CLUSTER)
     return offline.close(batches, Counters())
 
 
 class Model:
-    """Curves and capacities of some of the loads."""
+    """Curves and capacities fitted to some of the loads."""
 
     def __init__(self, loads: Iterable[Load]) -> None:
         table = LoadTable(1_000_000, Counters())
@@ -112,7 +121,11 @@ class Model:
         self.keys: list[Key] = sorted(table.series)
 
     def utilisation(self, load: Load, service: str) -> float:
-        """Of the load as a whole: normalised rate over capacity."""
+        """Returns the utilisation of a service at a load, at most 0.99.
+
+        It is the normalised rate of the whole load, divided by the capacity. 0 if the capacity is
+        unknown.
+        """
         if service not in self.capacity:
             return 0.0
         rate = sum(
@@ -123,11 +136,16 @@ class Model:
         return min(rate / self.capacity[service][4], 0.99)
 
     def own_ms(self, load: Load, key: Key) -> float:
+        """Returns the mean exclusive time in ms that the curve of a class states at a load."""
         row, u = self.by_class[key.class_id], self.utilisation(load, key.service)
         return row[4] / (1 - u) + row[5]
 
     def root_ms(self, load: Load) -> float:
-        """Own time of every class and network time of every edge, each as often as a request makes it."""
+        """Returns the mean time of a whole request in ms.
+
+        It is the sum of the exclusive time of every class and the network time of every edge, each
+        as often as it occurs in a request.
+        """
         requests = entries(load)
         own = sum(
             rps(load, key.class_id) * load.seconds / requests * self.own_ms(load, key) for key in self.keys
@@ -138,15 +156,20 @@ class Model:
 
 
 def rps(load: Load, class_id: str) -> float:
+    """Returns the requests per second of a class, corrected for sampling."""
     return float(load.calls["adjusted_count"][load.of(class_id)].sum()) / load.seconds
 
 
 def entries(load: Load) -> float:
-    """Requests at the entry, corrected for sampling."""
+    """Returns the number of requests at the entry, corrected for sampling."""
     return float(load.calls["adjusted_count"][_entry(load)].sum())
 
 
 def rows(loads: list[Load]) -> list[Row]:
+    """Returns a row for every class and for the root, at every load.
+
+    The model that is held out at a load is fitted to all other loads.
+    """
     whole = Model(loads)
     others = {load.name: Model(other for other in loads if other is not load) for load in loads}
     found = []
@@ -184,7 +207,7 @@ def _rows(
 
 
 def _through(u: np.ndarray, ms: np.ndarray, samples: np.ndarray, seconds: np.ndarray) -> fit.Fit:
-    """The curve nearest to one value per load."""
+    """Returns the curve that is nearest to one value per load."""
     stretch = 1 / (1 - u)
     whole = samples[None], (samples * stretch)[None], (samples * ms)[None]
     return fit.fit(fit.Points(stretch, ms, 0 * ms, samples, seconds, *whole))
@@ -203,7 +226,7 @@ def _entry_service(load: Load) -> str:
 
 
 def summary(found: list[Row]) -> dict[str, float]:
-    """Median and largest absolute error, of classes and of the root."""
+    """Returns the median and the largest absolute error, over classes and for the root."""
     result = {}
     for name, part in (
         ("class", [r for r in found if r.name != ROOT]),
@@ -217,6 +240,7 @@ def summary(found: list[Row]) -> dict[str, float]:
 
 
 def table(found: list[Row]) -> str:
+    """Returns the rows as a text table."""
     head = (
         f"{'class':<48} {'load':<8} {'rps':>6} {'u':>5} {'mean':>7} {'curve':>7} {'error':>7} {'held out':>8} "
         f"{'median':>7} {'medians':>7} {'error':>7} {'curve of median':>15}"

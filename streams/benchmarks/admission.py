@@ -1,7 +1,8 @@
-"""What admission costs: from a cluster's topic to the topic of all clusters. `make bench-admission`; the last line is JSON.
+"""What admission costs: from a cluster's topic to the topic of all clusters. `make
+bench-admission`; the last line is JSON.
 
-A backlog of one cluster in a real broker, admitted by one worker. CPU is user and system time of the process with all
-its threads, less what it takes to start with nothing to read.
+A backlog of one cluster in a real broker, admitted by one worker. CPU is user and system time of
+the process with all its threads, less what it takes to start with nothing to read.
 """
 
 import argparse

@@ -1,6 +1,8 @@
-"""Decoding and exclusive times alone: one process, no Kafka, no ClickHouse. Started by streams.py; prints JSON.
+"""Decoding and exclusive times alone: one process, no Kafka, no ClickHouse. Started by streams.py;
+prints JSON.
 
-What is timed is what the job `exclusive` asks of the native module: add, arrivals, close, and reading every column.
+What is timed is what the job `exclusive` asks of the native module: add, arrivals, close, and
+reading every column.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """From a span's end to the load board in Redis. `make bench-freshness`; the last line is JSON.
 
-Small batches of spans that end just now, of a few classes, go to a real collector (OTLP/gRPC), through Kafka and the
-jobs to Redis; then the same straight to Kafka, which tells the collector's share. A batch has arrived when the board's
-entry of its class is `at` its end or later; boards are asked for every 5 ms. The proxy's own batching comes before it.
+Small batches of spans that end just now, of a few classes, go to a real collector (OTLP/gRPC),
+through Kafka and the jobs to Redis; then the same straight to Kafka, which tells the collector's
+share. A batch has arrived when the board's entry of its class is `at` its end or later; boards are
+asked for every 5 ms. The proxy's own batching comes before it.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Spans per CPU second, from Kafka to ClickHouse. `make bench-streams`; the last line is JSON.
 
-One backlog in a real broker, read in turns by our jobs (until every row is in ClickHouse, which is checked) and by
-the collector's Kafka receiver with its spanmetrics connector; between them decoding and exclusive times alone. CPU is
-user and system time of the process with all its threads, less what it takes to start with nothing to read.
+One backlog in a real broker, read in turns by our jobs (until every row is in ClickHouse, which is
+checked) and by the collector's Kafka receiver with its spanmetrics connector; between them decoding
+and exclusive times alone. CPU is user and system time of the process with all its threads, less
+what it takes to start with nothing to read.
 """
 
 import argparse

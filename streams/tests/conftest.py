@@ -1,4 +1,7 @@
-"""Where the real traces are; test files share helpers that lie beside them."""
+"""The recorded traces, and the import path of tests.
+
+Test files share helpers that are in the same folder.
+"""
 
 import sys
 from pathlib import Path
@@ -11,5 +14,5 @@ sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("unit", "comp
 
 @pytest.fixture(scope="session")
 def hotel_reservation() -> list[Path]:
-    """The six files of Hotel Reservation traces, by load."""
+    """The six files of Hotel Reservation traces, in order of their load."""
     return recordings.hotel_reservation()

@@ -1,4 +1,7 @@
-"""What the publisher makes of that proposal: the bucket's values, Redis's, and its rows for ClickHouse."""
+"""Writes the publisher's results for the proposal that optimizer.py has written.
+
+They are the values of the bucket and of Redis, and the rows for ClickHouse.
+"""
 
 import json
 import os

@@ -127,7 +127,10 @@ def class_rows() -> list[list]:
 
 
 def rows(closed: Closed) -> None:
-    """Boards as in Redis; statements and rows as in ClickHouse (columns that no row is made of here: none)."""
+    """Writes boards as in Redis, and statements with rows as in ClickHouse.
+
+    Columns for which this run makes no row are absent.
+    """
     document = golden.calls_document(json.loads((TREE / "contracts/golden/1_spans.json").read_text()))
     model = golden.model_document(json.loads(json.dumps(document)))
     boards = {name: model[name] for name in ("load", "demand", "network")}

@@ -1,12 +1,15 @@
-"""What the filter costs: the same Envoy with and without it. `make bench-filter`; the last line is JSON.
+"""What the filter costs: the same Envoy with and without it.
 
-Each hop of the sidecar (inbound, outbound) is driven alone, every request carries a sampled trace, and
-plain and filtered runs alternate round by round. Envoy has one worker and one core to itself; client,
-application and collector share the other. The run fails unless every request was answered 200 and the
-collector received exactly one span for each, so a filter that does less is no faster here.
+`make bench-filter`; the last line is JSON.
 
-With `--baseline FILE.wasm` a third Envoy runs another build of the filter in the same rounds, and the
-figures also say what the build under test adds to that.
+Each hop of the sidecar (inbound, outbound) is driven alone, every request carries a sampled trace,
+and plain and filtered runs alternate round by round. Envoy has one worker and one core to itself;
+client, application and collector share the other. The run fails unless every request was answered
+200 and the collector received exactly one span for each, so a filter that does less is no faster
+here.
+
+With `--baseline FILE.wasm` a third Envoy runs another build of the filter in the same rounds, and
+the figures also say what the build under test adds to that.
 """
 
 import argparse
@@ -21,15 +24,17 @@ from filter_bench.bench import DIRECTIONS, Bench
 from filter_bench.summary import BASELINE, FILTERED, PLAIN, SATURATION, Sample, summarize
 from spillway_contracts.names import FILTER_STAT_SPANS_DROPPED, FILTER_STAT_SPANS_SENT
 
-# Below this share of the rate asked for, queueing before the proxy dominates what the client sees.
+# Below this share of the requested rate, queueing before the proxy dominates client latencies.
 RATE_KEPT = 0.99
 
 
 def say(text: str) -> None:
+    """Writes a line of progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def measure(arguments: argparse.Namespace) -> dict:
+    """Runs the whole benchmark: a warm-up, then all rounds. Returns its figures."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-filter-")))
         bench = Bench(arguments.wasm, arguments.baseline, folder, stack)
@@ -55,6 +60,7 @@ def measure(arguments: argparse.Namespace) -> dict:
 
 
 def row(run: list[Sample]) -> str:
+    """Returns one line of progress: a run's variants side by side."""
     by = {sample.variant: sample for sample in run}
     of = [by[name] for name in (PLAIN, BASELINE, FILTERED) if name in by]
     plain = of[0]
@@ -74,6 +80,7 @@ COLUMNS = ("cpu_ratio", "cpu_added_us", "added_p50_ms", "added_p99_ms")
 
 
 def table(figures: dict) -> str:
+    """Returns the figures as a text table, one row per rate, hop and comparison."""
     lines = [f"{'rate':>10} {'hop':8} {'what':23}" + "".join(f"{key:>14}" for key in COLUMNS)]
     for rate, hops in figures["rates"].items():
         for direction, hop in hops.items():
@@ -88,6 +95,7 @@ def table(figures: dict) -> str:
 
 
 def arguments_of(given: list[str] | None) -> argparse.Namespace:
+    """Parses the command line. The headline rate must be one of the rates."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""The arithmetic of the filter's benchmark, and the benchmark itself in miniature."""
+"""The arithmetic of the filter's benchmark, and a small run of the benchmark itself."""
 
 import sys
 from itertools import product
@@ -15,11 +15,12 @@ from filter_bench.summary import BASELINE, FILTERED, PLAIN, SATURATION, Sample, 
 
 
 def sample(number: int, direction: str, variant: str, cpu_us: float, p50: float, rate: int = 2000) -> Sample:
+    """Returns a sample whose p99 is twice its p50."""
     return Sample(number, direction, rate, variant, 2000.0, p50, 2 * p50, cpu_us, 0.1)
 
 
 def test_medians_of_paired_rounds() -> None:
-    """A round that was slow for both variants does not count as the filter's cost."""
+    """A round that is slow for both variants does not add to the filter's cost."""
     samples = []
     for number, slow in enumerate((1.0, 3.0, 1.0)):
         samples.append(sample(number, "inbound", PLAIN, 60 * slow, 0.2 * slow))
@@ -31,7 +32,7 @@ def test_medians_of_paired_rounds() -> None:
 
 
 def test_headline_is_the_worse_hop() -> None:
-    """No hop hides behind the other, and other rates than the headline's do not count."""
+    """The headline is that of the worse hop. Rates other than the headline's do not count."""
     samples = []
     for direction, cpu in (("inbound", 80.0), ("outbound", 70.0)):
         for rate in (2000, SATURATION):
@@ -44,7 +45,7 @@ def test_headline_is_the_worse_hop() -> None:
 
 
 def test_a_baseline_is_compared_round_by_round() -> None:
-    """What the build under test adds to another build is taken from the same rounds, not from two runs."""
+    """A baseline is compared with the build under test within each round, not across two runs."""
     samples = []
     for number, slow in enumerate((1.0, 2.0, 4.0)):
         for variant, cpu in ((PLAIN, 50.0), (BASELINE, 60.0), (FILTERED, 66.0)):
@@ -58,8 +59,10 @@ def test_a_baseline_is_compared_round_by_round() -> None:
 
 @pytest.mark.component
 def test_benchmark_in_miniature() -> None:
-    """Every request of both hops is answered and leaves exactly one span at a real OTLP service. The
-    build under test is compared with itself."""
+    """Every request of both hops is answered and leaves exactly one span at a real OTLP service.
+
+    The build under test is compared with itself.
+    """
     given = "--rounds 1 --seconds 0.5 --rates 200 0 --headline-rate 200 --warm-up 0.2 --warm-up-rate 100"
     baseline = ["--baseline", str(ROOT / ".spillway/wasm/spillway_filter.wasm")]
     figures = command.measure(command.arguments_of(given.split() + baseline))

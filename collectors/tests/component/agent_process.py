@@ -1,4 +1,4 @@
-"""A running agent, and gateways that are not collectors: OTLP servers that note what they get."""
+"""A running agent, and test gateways: OTLP servers that record what they receive."""
 
 import threading
 from concurrent import futures
@@ -20,30 +20,31 @@ NODE = "node-1"
 
 
 def agent(folder: Path, gateway: str, environment: dict[str, str], *overrides: str, **more: str) -> Collector:
-    """An agent that is not started yet.
+    """Returns an agent that is not started yet.
 
-    overrides: settings over agent.yaml ("a::b: value"); more: variables beside those that every agent needs.
+    `overrides` are settings over agent.yaml ("a::b: value"). `more` are environment variables
+    beside those that every agent needs.
     """
     configuration = (BOX / "agent.yaml", *(f"yaml:{override}" for override in overrides))
     own = {"SPILLWAY_NODE": NODE, "SPILLWAY_GATEWAY": gateway}
     return launched(folder, configuration, environment, own | more)
 
 
-# Python's gRPC knows no zstd, which our own gateway does (tests/component/test_cpu_path.py).
+# Python's gRPC does not support zstd. Our own gateway does (tests/component/test_cpu_path.py).
 PLAIN = "exporters::otlp_grpc::compression: gzip"
 
 
 class Gateway(TraceServiceServicer):
-    """An OTLP/gRPC server over TLS on one address, for agents that are PLAIN.
+    """An OTLP/gRPC server over TLS on one address, for agents with the setting PLAIN.
 
-    `refusing`: every export gets UNAVAILABLE.
+    With `refusing` set, every export gets UNAVAILABLE.
     """
 
     def __init__(self, address: str, tls: TlsFiles) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
         self.refusing = False
         self.refused = threading.Event()
-        options = [("grpc.max_receive_message_length", 16 << 20)]  # as config.yaml
+        options = [("grpc.max_receive_message_length", 16 << 20)]  # as in config.yaml
         self._server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
         add_TraceServiceServicer_to_server(self, self._server)
         pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
@@ -64,7 +65,7 @@ class Gateway(TraceServiceServicer):
         self._server.stop(0)
 
     def trace_ids(self) -> list[bytes]:
-        """That of every span that was taken."""
+        """Returns the trace id of every accepted span."""
         return [
             span.trace_id
             for request in list(self.requests)

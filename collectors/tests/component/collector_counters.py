@@ -1,4 +1,4 @@
-"""A collector's own counters, as a test reads them."""
+"""Reads a collector's own counters for tests."""
 
 import re
 
@@ -9,18 +9,21 @@ EXPORTER = "otelcol_exporter_kafka_partition"
 
 
 def samples(prometheus: str, name: str, labels: str = "") -> float:
-    """Sum of the samples whose name and labels match."""
+    """Returns the sum of the samples whose name and labels match."""
     found = re.findall(rf"^{name}\{{.*{labels}.*\}} (\S+)$", prometheus, re.MULTILINE)
     return sum(float(value) for value in found)
 
 
 def counted(running: Collector, name: str, labels: str = "") -> float:
-    """That of our exporter, its name without the prefix."""
+    """Returns a counter of our Kafka exporter. `name` is without the prefix."""
     return samples(running.metrics(), f"{EXPORTER}_{name}", labels)
 
 
 def settles(running: Collector, name: str, value: float, labels: str = "") -> None:
-    """It reads so in the end: a reader of the topic may be faster than the broker's answer."""
+    """Waits until the counter has this value.
+
+    A reader of the topic may be faster than the broker's answer to the collector.
+    """
     eventually(
         lambda: counted(running, name, labels) == value,
         f"{name} is {value}",

@@ -1,4 +1,4 @@
-"""A running collector, and the two ends of it: OTLP in, Kafka out."""
+"""A running collector and its two ends: OTLP in, Kafka out."""
 
 import asyncio
 import time
@@ -21,30 +21,36 @@ CLUSTER = "cluster-under-test"
 
 @dataclass
 class Collector:
-    """A collector started by its launcher; ports and queue stay over stop, kill and start."""
+    """A collector that its launcher starts.
+
+    Ports and queue stay the same over stop, kill and start.
+    """
 
     server: servers.Server
     ports: dict[str, int]
 
     @property
     def address(self) -> str:
-        """host:port of OTLP over gRPC."""
+        """Returns host:port of OTLP over gRPC."""
         return f"127.0.0.1:{self.ports['grpc']}"
 
     def export_grpc(self, payload: bytes) -> None:
-        """One OTLP/gRPC trace export of raw bytes; grpc.RpcError when it is refused."""
+        """Sends raw bytes as one OTLP/gRPC trace export.
+
+        Raises grpc.RpcError when it is refused.
+        """
         with grpc.insecure_channel(self.address) as channel:
             channel.unary_unary(TRACE_EXPORT)(payload, timeout=WAIT_S, wait_for_ready=True)
 
     def export_http(
         self, path: str, payload: bytes, content_type: str = "application/x-protobuf"
     ) -> httpx.Response:
-        """One OTLP/HTTP export of raw bytes to /v1/traces or /v1/metrics."""
+        """Sends raw bytes as one OTLP/HTTP export to /v1/traces or /v1/metrics."""
         url = f"http://127.0.0.1:{self.ports['http']}{path}"
         return httpx.post(url, content=payload, headers={"content-type": content_type}, timeout=WAIT_S)
 
     def metrics(self) -> str:
-        """The collector's own metrics, as Prometheus text."""
+        """Returns the collector's own metrics as Prometheus text."""
         return httpx.get(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=WAIT_S).text
 
 
@@ -57,10 +63,13 @@ def collector(
     pinned: tuple[str, ...] = (),
     **more: str,
 ) -> Collector:
-    """A collector that is not started yet; its queue and log are in folder.
+    """Returns a collector that is not started yet. Its queue and log are in `folder`.
 
-    overrides: settings over config.yaml, as the collector's `yaml:` provider takes them ("a::b: value"); box: where
-    config.yaml and its launcher are; pinned: a command that runs the launcher; more: variables over the usual ones.
+    overrides: settings over config.yaml, in the format of the collector's `yaml:` provider
+        ("a::b: value")
+    box: the folder of config.yaml and its launcher
+    pinned: a command that runs the launcher
+    more: environment variables, which override the usual ones
     """
     configuration = (box / "config.yaml", *(f"yaml:{override}" for override in overrides))
     return launched(folder, configuration, environment, {"SPILLWAY_KAFKA": kafka} | more, box, pinned)
@@ -74,7 +83,10 @@ def launched(
     box: Path = BOX,
     pinned: tuple[str, ...] = (),
 ) -> Collector:
-    """A collector of any configuration, with ports and folder of its own, over `environment` and below `more`."""
+    """Returns a collector of any configuration, with its own ports and folder, not started yet.
+
+    Its variables override those of `environment`; those in `more` override both.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
     own = {
@@ -96,7 +108,7 @@ def launched(
 
 
 def read_topic(kafka: str, topic: str, enough: Callable[[list], bool], timeout_s: float = WAIT_S) -> list:
-    """All messages of a topic from its beginning, read until there are enough or the time is over."""
+    """Reads a topic from its beginning until `enough` holds or the time is over."""
     return asyncio.run(_read(kafka, topic, enough, timeout_s))
 
 
@@ -118,7 +130,10 @@ async def _read(kafka: str, topic: str, enough: Callable[[list], bool], timeout_
 def spans_request(
     trace_ids: list[bytes], spans_per_trace: int = 1, **resource: str
 ) -> ExportTraceServiceRequest:
-    """Spans of several traces, mixed in one request as a proxy sends them; resource: attribute values."""
+    """Returns spans of several traces, mixed in one request as a proxy sends them.
+
+    `resource` gives attributes of the resource. In their keys, `__` stands for a dot.
+    """
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
     for key, value in resource.items():
@@ -135,7 +150,7 @@ def spans_request(
 
 
 def gauge_request(name: str, value: float) -> ExportMetricsServiceRequest:
-    """One gauge with one data point."""
+    """Returns a request of one gauge with one data point."""
     request = ExportMetricsServiceRequest()
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name=name)
     metric.gauge.data_points.add(time_unix_nano=time.time_ns()).as_double = value
@@ -143,7 +158,10 @@ def gauge_request(name: str, value: float) -> ExportMetricsServiceRequest:
 
 
 def span_keys(messages: list) -> list[tuple[bytes, bytes]]:
-    """(trace id, span id) of every span in the messages; DecodeError when one is no trace export."""
+    """Returns (trace id, span id) of every span in the messages.
+
+    Raises DecodeError when a message is no trace export.
+    """
     requests = [ExportTraceServiceRequest.FromString(message.value) for message in messages]
     return [
         (span.trace_id, span.span_id)

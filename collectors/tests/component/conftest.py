@@ -1,4 +1,7 @@
-"""Lets the component tests import what lies beside them; one broker and one collector for each file of tests."""
+"""Fixtures: one broker and one collector for each test file.
+
+Makes the neighbouring modules importable.
+"""
 
 import sys
 from collections.abc import Iterator

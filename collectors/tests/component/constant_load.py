@@ -1,7 +1,7 @@
-"""Constant load of spans with ids of their own, and the account of what became of each of them.
+"""A constant load of spans with unique ids, and the outcome of each span.
 
-A span is accepted when its export was answered OK and the answer's partial_success rejects nothing. What was
-refused or never answered is not sent again here: it may be in Kafka or not.
+A span is accepted when its export was answered OK and the answer's partial_success rejects nothing.
+Spans that were refused or never answered are not sent again here, so they may be in Kafka or not.
 """
 
 import asyncio
@@ -23,17 +23,19 @@ from spillway_contracts import names
 from spillway_lab.testing.waiting import WAIT_S, eventually
 from trace_exports import OWN_CONNECTION, TRACE_EXPORT
 
-CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # of each connection: 2 400 spans/s in all
-OPTIONS = [OWN_CONNECTION, ("grpc.max_reconnect_backoff_ms", 200)]  # a killed collector is back at once
+CONNECTIONS, SPANS, EXPORTS_PER_S = 4, 40, 15  # per connection: 2 400 spans/s in all
+# a killed collector is back at once
+OPTIONS = [OWN_CONNECTION, ("grpc.max_reconnect_backoff_ms", 200)]
 EXPORT_S = 30.0  # far longer than a busy machine needs: an export that hangs is a finding
-NO_CONNECTION = "failed to connect to all addresses"  # gRPC's words for an export that never left
+NO_CONNECTION = "failed to connect to all addresses"  # gRPC's message for an export that never left
 
 
 @dataclass
 class Account:
-    """Span ids by what their sender was told, and the codes of what was not OK.
+    """Span ids by the answer that their sender received, and the codes of exports that were not OK.
 
-    cut: exports whose connection ended before their answer; those that found no connection are not among them.
+    `open` holds the spans that were not accepted. `cut` counts the exports whose connection ended
+    before their answer, except those that found no connection.
     """
 
     accepted: set[bytes] = field(default_factory=set)
@@ -64,15 +66,15 @@ class ConstantLoad:
             thread.join()
 
     def account(self) -> Account:
-        """A copy of the account so far."""
+        """Returns a copy of the account so far."""
         with self._lock:
             now = self._account
             return Account(set(now.accepted), set(now.open), Counter(now.codes), now.cut)
 
     def run(self, seconds: float) -> Account:
-        """Lets the load go on for so long, and on until something is accepted; what it added to the account.
+        """Lets the load run for `seconds`, and then until at least one export is accepted.
 
-        AssertionError when nothing is accepted.
+        Returns what this time added to the account. Raises AssertionError when nothing is accepted.
         """
         before = self.account()
         time.sleep(seconds)
@@ -86,7 +88,7 @@ class ConstantLoad:
         )
 
     def wait_for_an_export(self) -> None:
-        """Returns as one begins, so most likely in the middle of it."""
+        """Returns as an export begins. The caller then most likely acts in the middle of it."""
         self._began.clear()
         assert self._began.wait(WAIT_S), "no export has begun"
 
@@ -128,8 +130,11 @@ def _request(span_ids: list[bytes]) -> bytes:
 
 
 def in_kafka(kafka: str, wanted: set[bytes], quiet_s: float = 60.0) -> Counter:
-    """How often each span id is in the cluster's topic: read to the end once all wanted are there, or until nothing new has
-    come for so long (a slow machine is no loss)."""
+    """Counts how often each span id is in the cluster's topic.
+
+    Reads to the end of the topic once all wanted ids are there. Otherwise it stops when no message
+    has arrived for `quiet_s` seconds, so that a slow machine does not look like a loss.
+    """
     return asyncio.run(_read(kafka, wanted, quiet_s))
 
 
@@ -145,7 +150,7 @@ async def _read(kafka: str, wanted: set[bytes], quiet_s: float) -> Counter:
     try:
         while time.monotonic() - last < quiet_s:
             batches = (await consumer.getmany(timeout_ms=500)).values()
-            if not batches and wanted <= found.keys():  # read to the end: repeats count too
+            if not batches and wanted <= found.keys():  # read to the end, because repeats count too
                 break
             for message in (message for batch in batches for message in batch):
                 found.update(_span_ids(message.value))
@@ -162,9 +167,13 @@ def _span_ids(value: bytes) -> list[bytes]:
 
 
 def check_nothing_lost(kafka: str, account: Account, record_property) -> None:
-    """Every accepted span is in Kafka; repeats and what was never answered are reported."""
+    """Checks that every accepted span is in Kafka, and that no unknown span is.
+
+    Reports repeats and the spans that were not accepted.
+    """
     found = in_kafka(kafka, account.accepted)
-    marks = {span_id[:4] for span_id in account.accepted}  # of this load; the broker may have seen others
+    # of this load only: the broker may have received others
+    marks = {span_id[:4] for span_id in account.accepted}
     found = Counter({span_id: times for span_id, times in found.items() if span_id[:4] in marks})
     report = {
         "accepted": len(account.accepted),
@@ -177,7 +186,7 @@ def check_nothing_lost(kafka: str, account: Account, record_property) -> None:
     }
     if missing := sorted(
         account.accepted - found.keys()
-    ):  # numbers go up with time: which part of the load it was
+    ):  # Numbers increase with time, so they show which part of the load is missing.
         report["missing_numbers"] = [
             int.from_bytes(span_id[4:], "big") for span_id in (missing[0], missing[-1])
         ]

@@ -1,6 +1,7 @@
-"""An HTTPS server that answers /stats/summary and /pods as a kubelet does, to whoever shows its token.
+"""An HTTPS server that answers /stats/summary and /pods as a kubelet does.
 
-The answers are those of kubeletcpureceiver/testdata, written by hand in the kubelet's shape, with readings of now.
+A client must show the current token. The answers are in kubeletcpureceiver/testdata, written by
+hand in the kubelet's format. Their readings get the present time.
 """
 
 import json
@@ -19,10 +20,13 @@ _FILES = {"/stats/summary": "summary.json", "/pods": "pods.json"}
 
 
 class FakeKubelet:
-    """`with FakeKubelet(tls, folder) as kubelet:` serves on kubelet.address; the token lies in token_file."""
+    """`with FakeKubelet(tls, folder) as kubelet:` serves on kubelet.address.
+
+    The current token is in kubelet.token_file.
+    """
 
     def __init__(self, tls: TlsFiles, folder: Path) -> None:
-        self.answers: Counter = Counter()  # by (path, status)
+        self.answers: Counter = Counter()  # keyed by (path, status)
         self.token_file = folder / "token"
         self.rotate()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -32,7 +36,7 @@ class FakeKubelet:
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
 
     def rotate(self) -> None:
-        """Another token; the old one is refused from now on."""
+        """Writes a new token. The old one is refused from now on."""
         self._token = secrets.token_hex(16)
         self.token_file.write_text(self._token)
 
@@ -45,7 +49,7 @@ class FakeKubelet:
         self._server.server_close()
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
-        """Status and body."""
+        """Returns status and body."""
         if authorization != f"Bearer {self._token}":
             return 401, b"Unauthorized"
         if path not in _FILES:

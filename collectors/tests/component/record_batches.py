@@ -1,17 +1,17 @@
-"""What a broker's log says of its record batches, read from the segment files."""
+"""Reads the codecs of record batches from a broker's segment files."""
 
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-# baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes; the lowest three bits of attributes are
-# the codec (https://kafka.apache.org/documentation/#recordbatch).
+# The fields are baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes. The lowest
+# three bits of attributes are the codec (https://kafka.apache.org/documentation/#recordbatch).
 _HEADER = struct.Struct(">qiibIh")
 
 
 def codecs(data: Path, topic: str) -> set[str]:
-    """The codecs of all batches of a topic. data: the broker's log.dirs."""
+    """Returns the codecs of all batches of a topic. `data` is the broker's log.dirs."""
     segments = list(data.glob(f"{topic}-*/*.log"))
     assert segments, f"{data}: no segment of {topic}"
     return {

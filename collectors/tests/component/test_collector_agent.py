@@ -1,4 +1,4 @@
-"""The agent of a node: takes OTLP at once, keeps it on disk, hands it to the gateways over TLS."""
+"""The agent of a node: takes OTLP at once, keeps it on disk, sends it to the gateways over TLS."""
 
 import secrets
 import time
@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def agent_of(tmp_path, tls, clean_environment):
-    """An agent, not started, of the gateway on that port, in whose authority it trusts."""
+    """Makes agents, not started, of the gateway on a given port, whose CA they trust."""
 
     def make(port: int):
         gateway, ca = f"https://127.0.0.1:{port}", str(tls.ca)
-        # Long enough for a busy gateway: what is answered too late comes twice.
+        # Long enough for a busy gateway: a batch that is answered too late arrives twice.
         patient = "exporters::otlp_grpc::timeout: 60s"
         return agent(tmp_path / "agent", gateway, clean_environment, PLAIN, patient, SPILLWAY_GATEWAY_CA=ca)
 
@@ -36,7 +36,7 @@ def tls(tmp_path):
 
 
 def send(target, count: int) -> set[bytes]:
-    """So many traces of one span, each in its own request; their ids."""
+    """Sends `count` traces of one span, each in its own request. Returns their ids."""
     trace_ids = {secrets.token_bytes(16) for _ in range(count)}
     for trace_id in trace_ids:
         target.export_grpc(spans_request([trace_id], service__name="cart").SerializeToString())
@@ -44,7 +44,10 @@ def send(target, count: int) -> set[bytes]:
 
 
 def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_path, tls, clean_environment):
-    """Both addresses of the gateway's name get spans, over TLS; each span's resource has cluster and host."""
+    """Both addresses of the gateway's name receive spans over TLS.
+
+    Each span's resource names cluster and host.
+    """
     port = servers.free_port()
     with (
         Gateway(f"127.0.0.1:{port}", tls) as one,
@@ -56,7 +59,7 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
             f"https://gateway.test:{port}",
             clean_environment,
             PLAIN,
-            # The same name, asked of the test's own name server.
+            # The same name, resolved by the test's own name server.
             f"exporters::otlp_grpc::endpoint: dns://{dns.address}/gateway.test:{port}",
             SPILLWAY_GATEWAY_CA=str(tls.ca),
         )
@@ -81,7 +84,10 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
 
 
 def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(agent_of, tls):
-    """A gateway refuses, then the agent is killed: after both are back every accepted span is with the gateway."""
+    """A gateway refuses, and then the agent is killed.
+
+    Once both are back, every accepted span reaches the gateway.
+    """
     port = servers.free_port()
     with Gateway(f"127.0.0.1:{port}", tls) as gateway:
         gateway.refusing = True
@@ -101,7 +107,10 @@ def test_what_was_taken_survives_gateways_that_refuse_and_the_agents_own_death(a
 
 
 def test_a_gateway_that_cannot_prove_itself_gets_nothing(agent_of, tls, tmp_path):
-    """Another authority's certificate: no span leaves, and none is lost: with the right one it arrives."""
+    """The gateway has a certificate of another authority: no span leaves, and none is lost.
+
+    A gateway with the right certificate then receives them.
+    """
     foreign, port = tls_files(tmp_path / "foreign"), servers.free_port()
     running = agent_of(port)
     running.server.start()
@@ -120,7 +129,10 @@ def test_a_gateway_that_cannot_prove_itself_gets_nothing(agent_of, tls, tmp_path
 
 
 def test_a_large_span_is_refused_or_arrives_with_its_neighbours(agent_of, tls):
-    """What is accepted arrives, whatever its size: a request above the limit is refused for good, before it is taken."""
+    """Every accepted span arrives, whatever its size.
+
+    A request above the limit is refused for good before it is accepted.
+    """
     port = servers.free_port()
     with Gateway(f"127.0.0.1:{port}", tls) as gateway:
         running = agent_of(port)

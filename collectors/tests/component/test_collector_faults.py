@@ -1,7 +1,7 @@
-"""Under constant load something dies or hangs: in the end every accepted span is in Kafka.
+"""A process dies or hangs under constant load: in the end every accepted span is in Kafka.
 
-SPILLWAY_TEST_KAFKA_AWAY_S: how long Kafka is away; what is asserted does not depend on it. The default is longer
-than every timeout and pause of the producer (3 s and 5 s).
+SPILLWAY_TEST_KAFKA_AWAY_S is the number of seconds for which Kafka is away. The assertions do not
+depend on it. The default is longer than every timeout and pause of the producer (3 s and 5 s).
 """
 
 import itertools
@@ -16,13 +16,13 @@ from spillway_lab.testing.kafka import kafka_process
 from spillway_lab.testing.waiting import STOP_S
 
 AWAY_S = float(os.environ.get("SPILLWAY_TEST_KAFKA_AWAY_S", "10"))
-MOST_KILLS = 12  # the most that are tried until one has cut an export off
+MOST_KILLS = 12  # the most kills to try until one has cut an export off
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300 + 3 * AWAY_S)]
 
 
 @pytest.fixture
 def kafka(tmp_path):
-    """A broker of each test's own: a test that fails while it is away leaves the next one alone."""
+    """A broker for each test, so that a failure while it is away does not affect the next test."""
     with kafka_process(tmp_path) as kafka:
         yield kafka
 
@@ -41,7 +41,10 @@ def kill_and_restart(running: Collector) -> None:
 
 
 def test_collector_killed_three_times(kafka, running, record_property):
-    """SIGKILL in the middle of exports, batches and writes, three times or more: what was answered OK arrives."""
+    """The collector gets SIGKILL three times or more, in the middle of exports, batches and writes.
+
+    Every span that was answered OK arrives.
+    """
     with ConstantLoad(running.address) as load:
         for kills, pause_s in enumerate(itertools.cycle((1.5, 0.7, 2.1))):
             load.run(pause_s)
@@ -56,7 +59,10 @@ def test_collector_killed_three_times(kafka, running, record_property):
 
 
 def test_kafka_hangs(kafka, running, record_property):
-    """Kafka keeps its connections but answers nothing (SIGSTOP): exports go on being accepted, and arrive after."""
+    """Kafka keeps its connections but answers nothing (SIGSTOP).
+
+    Exports are still accepted, and arrive afterwards.
+    """
     with ConstantLoad(running.address) as load:
         load.run(2.0)
         kafka.process.send_signal(signal.SIGSTOP)
@@ -70,7 +76,10 @@ def test_kafka_hangs(kafka, running, record_property):
 
 
 def test_kafka_dies_and_the_collector_too(kafka, running, record_property):
-    """Kafka is killed, and the collector while its queue is all there is: after both are back all has arrived."""
+    """Kafka is killed. The collector is killed while only its queue has the spans.
+
+    Once both are back, every accepted span has arrived.
+    """
     with ConstantLoad(running.address) as load:
         load.run(2.0)
         kafka.kill()
@@ -83,7 +92,10 @@ def test_kafka_dies_and_the_collector_too(kafka, running, record_property):
 
 
 def test_collector_stops_by_itself_while_kafka_is_away(kafka, running, record_property):
-    """SIGTERM ends it with 0 although Kafka does not answer; the next start sends what it had."""
+    """SIGTERM ends the collector with code 0 although Kafka does not answer.
+
+    The next start sends what the queue held.
+    """
     kafka.kill()
     with ConstantLoad(running.address) as load:
         load.run(1.0)

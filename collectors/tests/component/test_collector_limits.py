@@ -1,4 +1,4 @@
-"""At its limits the collector refuses in a way that senders may try again, and what it had accepted still arrives."""
+"""At its limits the collector refuses exports retryably, and spans accepted before still arrive."""
 
 import os
 import signal
@@ -18,7 +18,11 @@ QUEUE = "exporters::kafka_partition::sending_queue"
 
 
 def refusals(target: Collector) -> tuple[grpc.StatusCode, str, httpx.Response]:
-    """How the same export is refused over gRPC (code, details) and over HTTP; it is large: small ones may have room."""
+    """Sends one export over gRPC and over HTTP, and returns how each is refused.
+
+    The result is the gRPC code, the gRPC details and the HTTP response. The export is large,
+    because the queue may still have room for a small one.
+    """
     payload = spans_request([os.urandom(16) for _ in range(1000)]).SerializeToString()
     with pytest.raises(grpc.RpcError) as refused:
         target.export_grpc(payload)
@@ -26,7 +30,10 @@ def refusals(target: Collector) -> tuple[grpc.StatusCode, str, httpx.Response]:
 
 
 def test_full_queue_refuses_and_keeps_what_it_had_accepted(tmp_path, clean_environment, record_property):
-    """Kafka hangs until the queue is full: UNAVAILABLE and 503, both retryable; after, what was OK is in Kafka."""
+    """Kafka hangs until the queue is full: exports get UNAVAILABLE and 503, both retryable.
+
+    Afterwards, every span that was answered OK is in Kafka.
+    """
     with kafka_process(tmp_path) as kafka:
         running = collector(tmp_path / "c", kafka.url, clean_environment, f"{QUEUE}::queue_size: 500000")
         running.server.start()
@@ -66,15 +73,22 @@ def test_memory_limit_refuses_retryably(tmp_path, clean_environment):
 
 
 def torn(queue: Path) -> None:
-    """What a machine's crash can leave: pages were written in another order than asked for, some not at all."""
+    """Damages the queue as a machine's crash can.
+
+    The crash wrote pages in another order than requested, and some of them not at all.
+    """
     content = queue.read_bytes()
-    meta = 2 * os.sysconf("SC_PAGE_SIZE")  # bbolt's two first pages: without them no other can be found
-    # bbolt doubles the file: what lies in its second half may not be in use yet.
+    # bbolt's two first pages: without them no other can be found
+    meta = 2 * os.sysconf("SC_PAGE_SIZE")
+    # bbolt doubles the file, so its second half may not be in use yet.
     queue.write_bytes(bytes(meta) + content[meta : max(meta, len(content) // 4)])
 
 
 def test_a_torn_queue_does_not_keep_the_collector_from_starting(tmp_path, clean_environment, record_property):
-    """The torn file is kept aside and what only it held is lost; what comes after is accepted and arrives."""
+    """The torn file is kept aside, and spans that only it held are lost.
+
+    Later spans are accepted and arrive.
+    """
     with kafka_process(tmp_path) as kafka:
         running = collector(tmp_path / "c", kafka.url, clean_environment)
         running.server.start()

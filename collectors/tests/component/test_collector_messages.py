@@ -1,4 +1,7 @@
-"""How spans become Kafka messages: one per batch and partition, compressed, within the broker's limit."""
+"""How spans become Kafka messages.
+
+There is one message per batch and partition. Messages are compressed and within the broker's limit.
+"""
 
 import asyncio
 import secrets
@@ -24,7 +27,10 @@ SETTING = "exporters::kafka_partition::"
 
 
 def test_a_batch_is_one_message_per_partition(running, kafka):
-    """2 000 traces of one request are as many messages as there are partitions, without key; all is counted."""
+    """2 000 traces of one request become one message per partition, without key.
+
+    The collector counts messages, items and sizes.
+    """
     trace_ids = [secrets.token_bytes(16) for _ in range(2000)]
     before = {name: counted(running, name) for name in ("messages", "items", "message_size_count")}
     running.export_grpc(spans_request(trace_ids).SerializeToString())
@@ -38,7 +44,7 @@ def test_a_batch_is_one_message_per_partition(running, kafka):
 
 
 def test_collectors_agree_on_a_traces_partition(running, kafka, tmp_path, clean_environment):
-    """Spans of a trace that come through two collectors meet in one partition."""
+    """Spans of a trace that arrive at two collectors reach the same partition."""
     other = collector(tmp_path, kafka, clean_environment)
     other.server.start()
     try:
@@ -52,7 +58,10 @@ def test_collectors_agree_on_a_traces_partition(running, kafka, tmp_path, clean_
 
 
 def test_messages_are_compressed_with_zstd(kafka, data, tmp_path, clean_environment):
-    """The broker's own log says so, for the record batches of two topics, whose content compression shrinks."""
+    """The broker's own log shows zstd for the record batches of two topics.
+
+    Their content is such that compression shrinks it.
+    """
     topics = {"traces": "shrinking_spans", "metrics": "shrinking_metrics"}
     settings = (f"{SETTING}{signal}::topic: {topic}" for signal, topic in topics.items())
     running = collector(tmp_path, kafka, clean_environment, *settings)
@@ -74,12 +83,15 @@ def traces(messages: list) -> set[bytes]:
 
 
 def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, clean_environment):
-    """The broker takes requests and answers none: the collector still ends by itself, and its next start sends all."""
+    """The broker takes requests but answers none. The collector still ends by itself.
+
+    Its next start sends everything.
+    """
     running = collector(tmp_path, kafka, clean_environment)
     running.server.start()
     first, waiting = secrets.token_bytes(16), [secrets.token_bytes(16) for _ in range(50)]
     running.export_grpc(spans_request([first]).SerializeToString())
-    messages_of(kafka, [first], 1)  # connections are there, so that the next request goes out
+    messages_of(kafka, [first], 1)  # the connections exist now, so that the next request goes out
     broker.process.send_signal(signal.SIGSTOP)
     try:
         running.export_grpc(spans_request(waiting).SerializeToString())
@@ -91,7 +103,7 @@ def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, c
         broker.process.send_signal(signal.SIGCONT)
     running.server.start()
     try:
-        # What was under way may arrive beside what is sent again: distinct traces are counted.
+        # Messages under way may arrive beside their repeats, so distinct traces are counted.
         messages = read_topic(kafka, SPANS, lambda messages: traces(messages) >= set(waiting))
         assert traces(messages) >= set(waiting)
     finally:
@@ -99,13 +111,19 @@ def test_a_stop_does_not_wait_for_a_broker_that_hangs(broker, kafka, tmp_path, c
 
 
 def spread_over(running: Collector, kafka: str, partitions: set[int]) -> dict[bytes, set[int]] | None:
-    """The partitions of each of 100 new traces, when all these are used."""
+    """Sends 100 new traces.
+
+    Returns the partitions of each, or None unless all `partitions` are used.
+    """
     found = spread(running, kafka, "growing_spans")
     return found if set.union(*found.values()) == partitions else None
 
 
 def test_added_partitions_are_used(kafka, data, tmp_path, clean_environment):
-    """Within partitions_refresh_interval traces spread over the new partitions too, each in one; lz4 on request."""
+    """Within partitions_refresh_interval, traces spread over the new partitions too.
+
+    Each trace is in one partition. The compression is lz4, as the settings request.
+    """
     asyncio.run(small_topic(kafka, "growing_spans", 1_000_000))
     settings = ("traces::topic: growing_spans", "partitions_refresh_interval: 5s", "compression: lz4")
     running = collector(tmp_path, kafka, clean_environment, *(SETTING + setting for setting in settings))

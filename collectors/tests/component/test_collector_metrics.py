@@ -16,12 +16,12 @@ REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
 ROW = re.compile(r"^\| `(otelcol_\w+)` \| (.*?) ?\|", re.MULTILINE)
 SAMPLE = re.compile(r"^(otelcol_\w+)(?:\{(.*)\})? ", re.MULTILINE)
-# Of every metric: which collector, and which of its parts counts.
+# Labels of every metric: they name the collector and the component that counts.
 COMMON = re.compile(r"otel_scope_\w+|service_\w+")
 
 
 def served(text: str) -> dict[str, set[str]]:
-    """Label names by metric, without those that every metric has."""
+    """Returns label names by metric, without the labels that every metric has."""
     found: dict[str, set[str]] = {}
     for name, labels in SAMPLE.findall(text):
         names = re.findall(r'(\w+)="', labels or "")
@@ -30,7 +30,8 @@ def served(text: str) -> dict[str, set[str]]:
 
 
 def test_every_metric_of_the_reference_is_served(running, kafka):
-    """Every metric in the table of REFERENCE.md is served with exactly its labels, after one request.
+    """Every metric in the table of REFERENCE.md is served with exactly its labels, after one
+    request.
 
     Alerts and dashboards rely on no other name and group by no other label.
     """

@@ -1,4 +1,4 @@
-"""What is too large for one message: for ours, or for a broker that takes less."""
+"""Spans and metrics that are too large for one message, by our limit or by a broker's lower one."""
 
 import asyncio
 import secrets
@@ -15,7 +15,10 @@ SETTING = "exporters::kafka_partition::"
 
 
 def test_what_exceeds_the_brokers_limit_is_split(running, kafka):
-    """A trace of 12 MB in one request, which compression cannot help, arrives whole, in messages within the limit."""
+    """A trace of 12 MB in one request arrives whole, in messages within the limit.
+
+    Compression cannot shrink it.
+    """
     trace_id = secrets.token_bytes(16)
     splits = counted(running, "splits")
     running.export_http("/v1/traces", heavy_request(trace_id, [40_000] * 300).SerializeToString())
@@ -29,7 +32,10 @@ def test_what_exceeds_the_brokers_limit_is_split(running, kafka):
 
 
 def test_a_span_above_the_limit_is_dropped_and_counted_and_the_rest_goes_on(running, kafka):
-    """The span that no message could hold is counted with its reason; its neighbours and the next requests arrive."""
+    """A span that no message can hold is counted with its reason.
+
+    Its neighbours and the next requests arrive.
+    """
     trace_id, later = secrets.token_bytes(16), secrets.token_bytes(16)
     running.export_http("/v1/traces", heavy_request(trace_id, [10, 5_000_000, 10]).SerializeToString())
     running.export_grpc(spans_request([later]).SerializeToString())
@@ -46,7 +52,10 @@ def test_a_span_above_the_limit_is_dropped_and_counted_and_the_rest_goes_on(runn
 
 
 def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, clean_environment):
-    """A topic takes a twentieth of what the collector may send: everything arrives, but the span above that."""
+    """A topic takes a twentieth of what the collector may send.
+
+    Everything arrives except the span above the topic's limit.
+    """
     asyncio.run(small_topic(kafka, "small_spans", 200_000))
     running = collector(tmp_path, kafka, clean_environment, f"{SETTING}traces::topic: small_spans")
     running.server.start()
@@ -65,7 +74,7 @@ def test_a_broker_with_a_smaller_limit_gets_smaller_messages(kafka, tmp_path, cl
 
 
 def test_a_broker_with_a_smaller_limit_gets_a_metric_in_parts(kafka, tmp_path, clean_environment):
-    """As for spans, although all data points are of one metric."""
+    """The same holds for metrics, even when all data points belong to one metric."""
     asyncio.run(small_topic(kafka, "small_metrics", 200_000))
     running = collector(tmp_path, kafka, clean_environment, f"{SETTING}metrics::topic: small_metrics")
     running.server.start()

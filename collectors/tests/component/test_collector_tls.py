@@ -1,4 +1,7 @@
-"""TLS on both ends of the gateway: to a broker that wants certificate and password, and from its senders."""
+"""TLS on both ends of the gateway.
+
+The broker requires a certificate and a password. Senders connect over TLS.
+"""
 
 import secrets
 import ssl
@@ -28,7 +31,7 @@ def tls(tmp_path_factory) -> TlsFiles:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory, tls) -> Iterator[tuple[str, str]]:
-    """A broker's address in clear, for the test's reader, and its address with TLS and SASL."""
+    """Yields a broker's two addresses: plaintext for the test's reader, and TLS with SASL."""
     folder = tmp_path_factory.mktemp("broker")
     secure = f"127.0.0.1:{servers.free_port()}"
     process = kafka_process(folder)
@@ -55,7 +58,10 @@ def until_an_attempt_failed(running: Collector) -> None:
 
 
 def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_environment):
-    """Over mutual TLS: with a wrong password spans wait in the queue; once its file is right they arrive."""
+    """Over mutual TLS, spans wait in the queue while the password is wrong.
+
+    They arrive once the password file is right.
+    """
     clear, secure = brokers
     password = tmp_path / "password"
     password.write_text("wrong\n")
@@ -74,7 +80,10 @@ def test_a_corrected_password_sends_what_waited(brokers, tls, tmp_path, clean_en
 
 
 def test_a_managed_broker_is_trusted_by_the_systems_roots(brokers, tls, tmp_path, clean_environment):
-    """With `system` in place of a file the collector trusts what its machine trusts: here, the broker's authority."""
+    """With `system` in place of a file, the collector trusts the roots of its machine.
+
+    In this test they are the broker's authority.
+    """
     clear, secure = brokers
     password = tmp_path / "password"
     password.write_text(PASSWORD)
@@ -95,7 +104,10 @@ def test_a_managed_broker_is_trusted_by_the_systems_roots(brokers, tls, tmp_path
 
 
 def test_a_broker_of_another_authority_gets_nothing(brokers, tls, tmp_path, clean_environment):
-    """A broker whose certificate the bundle does not sign is not spoken to: spans stay, nothing is dropped."""
+    """The collector does not send to a broker whose certificate the bundle does not sign.
+
+    Spans stay in the queue, and none is dropped.
+    """
     _, secure = brokers
     stranger = tls_files(tmp_path / "stranger")
     password = tmp_path / "password"
@@ -113,7 +125,7 @@ def test_a_broker_of_another_authority_gets_nothing(brokers, tls, tmp_path, clea
 
 
 def test_a_missing_certificate_file_ends_the_start(tls, tmp_path, clean_environment):
-    """What is wrong with TLS files is said at the start, not at the first span."""
+    """Broken TLS files end the start, instead of showing at the first span."""
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     running = collector(
@@ -139,14 +151,20 @@ def asking(brokers, tls, tmp_path, clean_environment) -> Iterator[Collector]:
 
 
 def export(running: Collector, payload: bytes, *credentials: bytes) -> None:
-    """Over gRPC and TLS: authority, then the sender's key and certificate or nothing."""
+    """Exports over gRPC and TLS.
+
+    `credentials` are the authority, and then the sender's key and certificate if it has them.
+    """
     secured = grpc.ssl_channel_credentials(*credentials)
     with grpc.secure_channel(f"127.0.0.1:{running.ports['grpc']}", secured) as channel:
         channel.unary_unary(TRACE_EXPORT)(payload, timeout=10, wait_for_ready=True)
 
 
 def test_senders_must_show_a_certificate_when_asked_to(asking, tls):
-    """With a client CA both receivers take OTLP over mutual TLS, and nothing in clear or without certificate."""
+    """With a client CA, both receivers take OTLP over mutual TLS only.
+
+    They refuse plaintext and senders without a certificate.
+    """
     payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
     ca, key, certificate = (file.read_bytes() for file in (tls.ca, tls.key, tls.certificate))
     address = f"127.0.0.1:{asking.ports['grpc']}"
@@ -166,7 +184,10 @@ def test_senders_must_show_a_certificate_when_asked_to(asking, tls):
 
 
 def test_a_member_of_a_cluster_speaks_for_no_other(asking, brokers, tls):
-    """What comes with a certificate of the cluster's authority is of that cluster, whatever its spans say."""
+    """A sender with a certificate of the cluster's authority belongs to that cluster.
+
+    A cluster that its spans name is overwritten.
+    """
     trace_id = secrets.token_bytes(16)
     payload = spans_request([trace_id], spillway__cluster="elsewhere").SerializeToString()
     export(asking, payload, *(file.read_bytes() for file in (tls.ca, tls.key, tls.certificate)))

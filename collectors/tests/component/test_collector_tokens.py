@@ -1,4 +1,7 @@
-"""A collector that signs in to Kafka by OAUTHBEARER: a broker that checks signed tokens, and ends connections with them."""
+"""A collector signs in to Kafka by OAUTHBEARER.
+
+The broker checks signed tokens, and ends a connection when its token expires.
+"""
 
 import secrets
 import time
@@ -15,7 +18,8 @@ from spillway_lab.testing.waiting import eventually
 from topics import messages_of
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
-USER, SECRET = "west:1", "s%cret +&=/ü"  # what HTTP's basic authentication takes only when it is encoded
+# HTTP basic authentication carries these characters only when they are encoded
+USER, SECRET = "west:1", "s%cret +&=/ü"
 LIFE_S = 5
 
 
@@ -32,7 +36,7 @@ def tokens(tmp_path, tls) -> Iterator[TokenServer]:
 
 @pytest.fixture
 def brokers(tmp_path, tls, tokens) -> Iterator[tuple[str, str]]:
-    """A broker's address in clear, for the test's reader, and its address with TLS and tokens."""
+    """Yields a broker's two addresses: plaintext for the test's reader, and TLS with tokens."""
     secure = f"127.0.0.1:{servers.free_port()}"
     server = kafka_server_of(tmp_path)
     server.environment |= secure_kafka.token_options(tokens)
@@ -44,7 +48,7 @@ def brokers(tmp_path, tls, tokens) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def running(brokers, tokens, tls, tmp_path, clean_environment) -> Iterator[Collector]:
-    """Its file holds a wrong secret."""
+    """A collector whose secret file holds a wrong secret."""
     (tmp_path / "secret").write_text("wrong\n")
     environment = secure_kafka.token_environment(tokens, tls) | {
         "SPILLWAY_KAFKA_TLS_CA": str(tls.ca),
@@ -71,8 +75,10 @@ def export(running: Collector) -> bytes:
 
 
 def test_a_corrected_secret_sends_what_waited_and_new_tokens_go_on(running, brokers, tokens, tmp_path: Path):
-    """With a wrong secret spans wait in the queue. Once its file is right they arrive, and so do those of the lives of three
-    more tokens, without a failure. No log has the secret."""
+    """With a wrong secret, spans wait in the queue. They arrive once the secret file is right.
+
+    Spans of the next three token lives arrive, too, without a failure. No log has the secret.
+    """
     waiting = export(running)
     eventually(lambda: failures(running), "an attempt has failed")
     assert all('reason="no_token"' in line for line in failures(running)), failures(running)

@@ -38,7 +38,10 @@ def test_spans_land_once_with_their_cluster(running, kafka, protocol):
 
 
 def test_a_trace_stays_in_one_partition(running, kafka):
-    """Spans of a trace that come in different requests meet in one partition, and all partitions are used."""
+    """Spans of a trace that come in different requests reach the same partition.
+
+    All partitions are used.
+    """
     trace_ids = [secrets.token_bytes(16) for _ in range(64)]
     for _ in range(3):
         running.export_grpc(spans_request(trace_ids).SerializeToString())
@@ -48,14 +51,14 @@ def test_a_trace_stays_in_one_partition(running, kafka):
 
 
 def test_a_span_that_names_its_cluster_keeps_it(running, kafka):
-    """The collector's cluster is only put in where there is none."""
+    """The collector adds its cluster only where a span's resource names none."""
     trace_id = secrets.token_bytes(16)
     running.export_grpc(spans_request([trace_id], spillway__cluster="elsewhere").SerializeToString())
     assert [clusters(message) for message in messages_of(kafka, [trace_id], 1)] == [{"elsewhere"}]
 
 
 def test_metrics_land(running, kafka):
-    """A gauge sent over OTLP/HTTP is in the cluster's topic of metrics, with its value and the cluster."""
+    """A gauge sent over OTLP/HTTP is in the cluster's topic of metrics, with value and cluster."""
     payload = gauge_request(names.OTEL_METRIC_CPU_LIMIT_UTILIZATION, 0.25).SerializeToString()
     assert running.export_http("/v1/metrics", payload).status_code == 200
     [message] = read_topic(kafka, METRICS, lambda messages: len(messages) >= 1)
@@ -70,10 +73,13 @@ def test_metrics_land(running, kafka):
 
 
 def test_what_does_not_decode_is_refused_and_counted_and_the_rest_goes_on(running, kafka):
-    """Garbage gets its sender a final error with the reason, is counted, and good spans keep flowing."""
+    """A sender of garbage gets a final error with the reason.
+
+    It is counted, and good spans still flow.
+    """
     with pytest.raises(grpc.RpcError) as refused:
         running.export_grpc(GARBAGE)
-    # OTLP calls both of these codes final; gRPC's own decoder answers with INTERNAL.
+    # OTLP defines both of these codes as final. gRPC's own decoder answers with INTERNAL.
     assert refused.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)
     assert "unmarshal" in refused.value.details()
     for path, payload, content_type in [

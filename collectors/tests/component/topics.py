@@ -1,4 +1,4 @@
-"""Topics of a test: made, grown, and read for the traces that the test has sent."""
+"""Creates and grows topics of a test, and reads the traces that the test has sent."""
 
 import secrets
 from collections import defaultdict
@@ -14,7 +14,7 @@ METRICS = names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(cluster=CLUSTER)
 
 
 def messages_of(kafka: str, trace_ids: list[bytes], spans: int, topic: str = SPANS) -> list:
-    """The messages that carry these traces, once they hold so many spans of them."""
+    """Returns the messages that carry these traces, once they hold `spans` spans of them."""
     wanted = set(trace_ids)
 
     def mine(messages: list) -> list:
@@ -27,6 +27,7 @@ def messages_of(kafka: str, trace_ids: list[bytes], spans: int, topic: str = SPA
 
 
 def partitions_of(messages: list) -> dict[bytes, set[int]]:
+    """Returns the partitions of each trace in these messages."""
     found = defaultdict(set)
     for message in messages:
         for trace_id, _ in span_keys([message]):
@@ -35,7 +36,10 @@ def partitions_of(messages: list) -> dict[bytes, set[int]]:
 
 
 def heavy_request(trace_id: bytes, sizes: list[int]) -> ExportTraceServiceRequest:
-    """One trace whose spans carry so many random bytes each: nothing that compression could shrink."""
+    """Returns one trace whose spans carry that many random bytes each.
+
+    Compression cannot shrink them.
+    """
     request = spans_request([trace_id], spans_per_trace=len(sizes))
     for span, size in zip(request.resource_spans[0].scope_spans[0].spans, sizes, strict=True):
         span.attributes.add(key="payload").value.bytes_value = secrets.token_bytes(size)
@@ -43,7 +47,7 @@ def heavy_request(trace_id: bytes, sizes: list[int]) -> ExportTraceServiceReques
 
 
 def heavy_gauge(sizes: list[int]) -> ExportMetricsServiceRequest:
-    """One metric whose data points, numbered from 0, carry so many random bytes each."""
+    """Returns one metric whose data points, numbered from 0, carry that many random bytes each."""
     request = gauge_request("heavy", 0.0)
     gauge = request.resource_metrics[0].scope_metrics[0].metrics[0].gauge
     del gauge.data_points[:]
@@ -54,7 +58,7 @@ def heavy_gauge(sizes: list[int]) -> ExportMetricsServiceRequest:
 
 
 def points_of(messages: list) -> list[int]:
-    """The numbers of a heavy gauge's data points in these messages."""
+    """Returns the numbers of a heavy gauge's data points in these messages."""
     requests = [ExportMetricsServiceRequest.FromString(message.value) for message in messages]
     return [
         point.as_int
@@ -67,7 +71,7 @@ def points_of(messages: list) -> list[int]:
 
 
 def spread(running: Collector, kafka: str, topic: str) -> dict[bytes, set[int]]:
-    """Sends 100 new traces; the partitions that each is in."""
+    """Sends 100 new traces. Returns the partitions of each."""
     trace_ids = [secrets.token_bytes(16) for _ in range(100)]
     running.export_grpc(spans_request(trace_ids).SerializeToString())
     found = partitions_of(messages_of(kafka, trace_ids, 100, topic))
@@ -75,6 +79,7 @@ def spread(running: Collector, kafka: str, topic: str) -> dict[bytes, set[int]]:
 
 
 async def grow(kafka: str, name: str, partitions: int) -> None:
+    """Raises the number of a topic's partitions to `partitions`."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
     try:
@@ -84,6 +89,7 @@ async def grow(kafka: str, name: str, partitions: int) -> None:
 
 
 async def small_topic(kafka: str, name: str, max_bytes: int) -> None:
+    """Creates a topic of two partitions whose messages have at most `max_bytes` bytes."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
     try:
@@ -93,7 +99,7 @@ async def small_topic(kafka: str, name: str, max_bytes: int) -> None:
 
 
 def clusters(message) -> set[str]:
-    """The cluster attributes of every resource in one message; None where it is missing."""
+    """Returns the cluster attribute of every resource in one message; None where it is missing."""
     request = ExportTraceServiceRequest.FromString(message.value)
     return {
         {a.key: a.value.string_value for a in resource_spans.resource.attributes}.get(

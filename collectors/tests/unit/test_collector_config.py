@@ -1,4 +1,4 @@
-"""config.yaml against the contracts and the builder's manifest, as data: nothing is started."""
+"""Compares config.yaml as data with the contracts and the builder's manifest. Starts nothing."""
 
 import re
 from pathlib import Path
@@ -23,14 +23,17 @@ def test_topics_are_those_of_the_contracts():
 
 
 def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():
-    """The cluster's name goes under the contracts' key and never overwrites what a proxy says of itself."""
+    """The cluster's name has the contracts' key and overwrites no value that a proxy sends."""
     assert CONFIG["processors"]["resource"]["attributes"] == [
         {"key": names.SPAN_ATTRIBUTE_CLUSTER, "value": "${env:SPILLWAY_CLUSTER}", "action": "insert"}
     ]
 
 
 def test_what_comes_from_the_environment_has_no_default():
-    """Every placeholder is a plain ${env:NAME}: a default would be an identity that nobody chose."""
+    """Every placeholder is a plain ${env:NAME}.
+
+    A default would be an identity that nobody chose.
+    """
     text = "".join((BOX / name).read_text() for name in FILES)
     assert set(re.findall(r"\$\{([^}]*)\}", text)) == {
         "env:SPILLWAY_CLUSTER",
@@ -48,7 +51,10 @@ def test_what_comes_from_the_environment_has_no_default():
 
 
 def test_an_accepted_request_is_on_disk():
-    """Nothing before the persistent queue holds data; it is bounded, and retried for ever."""
+    """No component before the persistent queue holds data.
+
+    The queue is bounded and retries for ever.
+    """
     for pipeline in CONFIG["service"]["pipelines"].values():
         assert pipeline["processors"] == ["memory_limiter", "resource"]
     assert QUEUE["storage"] in CONFIG["extensions"] and QUEUE["storage"] in CONFIG["service"]["extensions"]
@@ -57,7 +63,11 @@ def test_an_accepted_request_is_on_disk():
 
 
 def test_no_request_that_the_agent_accepts_is_too_large_for_its_batches_or_the_gateway():
-    """exporterhelper drops a span above max_size, and what follows it in its batch, after the sender was told OK."""
+    """The agent's batches and the gateway have room for every request that the agent accepts.
+
+    exporterhelper drops a span above max_size, and the spans after it in its batch. At that time
+    the sender has already received OK.
+    """
     protocols = AGENT["receivers"]["otlp"]["protocols"]
     largest = max(
         protocols["grpc"]["max_recv_msg_size_mib"] << 20, protocols["http"]["max_request_body_size"]
@@ -70,19 +80,22 @@ def test_no_request_that_the_agent_accepts_is_too_large_for_its_batches_or_the_g
 
 
 def test_producer_stays_within_the_stack_brokers_message_size():
-    """The stack's broker takes what the producer may send; otherwise it would be refused for good."""
+    """The stack's broker accepts messages of the producer's maximum size.
+
+    Otherwise it would refuse them for good.
+    """
     settings = (BOX.parent / "infra" / "kafka" / "server.properties").read_text()
     limit = int(re.search(r"^message\.max\.bytes=(\d+)$", settings, re.MULTILINE).group(1))
     assert EXPORTER["max_message_bytes"] <= limit
 
 
 def test_kafka_is_spoken_to_over_tls_unless_the_launcher_says_otherwise():
-    """The shared configuration neither switches TLS off nor its verification."""
+    """The shared configuration switches off neither TLS nor its verification."""
     assert not {"insecure", "insecure_skip_verify"} & EXPORTER["tls"].keys()
 
 
 def test_every_component_in_the_configuration_is_in_the_manifest():
-    """Nothing is configured that the distribution does not carry."""
+    """Every configured component is part of the distribution."""
     for kind in ("receivers", "processors", "exporters", "extensions"):
         carried = {
             re.sub(r"[^a-z]", "", entry["gomod"].split()[0].rsplit("/", 1)[1]) for entry in MANIFEST[kind]
@@ -105,7 +118,7 @@ def test_manifest_and_go_mod_pin_the_same_versions():
 
 
 def test_our_component_and_the_distribution_pin_the_same_versions():
-    """What the component is tested with is what the distribution carries."""
+    """The component is tested with the versions that the distribution carries."""
 
     def pins(folder: str) -> dict[str, str]:
         return dict(re.findall(r"^\t(\S+) (v\S+)", (BOX / folder / "go.mod").read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The launcher's check of the environment: it needs no collector to refuse."""
+"""The launcher's check of the environment. These tests need no collector."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,10 @@ GOOD = {
 
 @pytest.fixture
 def launch(clean_environment, tmp_path):
-    """Runs the launcher with a stand-in for the collector that prints its arguments and metrics address."""
+    """Runs the launcher with a stand-in for the collector.
+
+    The stand-in prints its arguments and the metrics address.
+    """
     stand_in = tmp_path / "spillway-collector"
     stand_in.write_text('#!/bin/sh\necho "$@" "${SPILLWAY_METRICS_HOST:-} ${SPILLWAY_METRICS_PORT:-}"\n')
     stand_in.chmod(0o755)
@@ -37,7 +40,10 @@ def launch(clean_environment, tmp_path):
 
 
 def test_good_environment_starts_the_collector_with_the_shared_configuration(launch):
-    """Without arguments the configuration beside the launcher is used; given arguments are passed on."""
+    """Without arguments, the launcher uses the configuration beside it.
+
+    Given arguments are passed on.
+    """
     assert launch(GOOD).stdout.split() == ["--config", str(RUN.parent / "config.yaml")]
     assert launch(GOOD, "--config", "other.yaml").stdout.split() == ["--config", "other.yaml"]
 
@@ -50,13 +56,13 @@ def test_metrics_address_adds_the_metrics_file(launch):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_unset_variable_is_named(launch, name):
-    """A process that does not know a part of its identity refuses to start and says which."""
+    """A process without a part of its identity refuses to start and names the missing variable."""
     done = launch({key: value for key, value in GOOD.items() if key != name})
     assert done.returncode == 64 and f"{name}: not set" in done.stderr and not done.stdout
 
 
 def test_every_unset_variable_is_named_at_once(launch):
-    """All that is wrong is listed in one go."""
+    """All missing variables are listed at once."""
     done = launch({})
     assert done.returncode == 64
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [
@@ -95,7 +101,7 @@ def test_every_unset_variable_is_named_at_once(launch):
     ],
 )
 def test_malformed_value_is_named_and_shown(launch, name, value):
-    """The message carries the variable and the value that it refuses."""
+    """The message contains the variable and the refused value."""
     done = launch(GOOD | {name: value})
     assert done.returncode == 64 and f"{name}: '{value}'" in done.stderr and not done.stdout
 
@@ -105,7 +111,10 @@ HERE = str(RUN)
 
 
 def added(done: subprocess.CompletedProcess) -> list[str]:
-    """What the launcher added to the configuration; an error of its own is shown."""
+    """Returns the settings that the launcher added to the configuration.
+
+    Fails with the launcher's error if there is one.
+    """
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().split(" --config ")[1:]
 
@@ -121,13 +130,13 @@ def added(done: subprocess.CompletedProcess) -> list[str]:
     ],
 )
 def test_tls_to_kafka_is_off_only_by_choice_or_on_loopback(launch, kafka, choice, plaintext):
-    """A broker that is reached over a network is spoken to in clear only when that was asked for."""
+    """A broker that is not on loopback is used without TLS only when that was requested."""
     done = launch(GOOD | {"SPILLWAY_KAFKA": kafka} | ({"SPILLWAY_KAFKA_TLS": choice} if choice else {}))
     assert added(done) == ([f"{KAFKA}::tls::insecure: true"] if plaintext else [])
 
 
 def test_certificates_and_user_reach_the_exporter_without_their_values(launch):
-    """Every setting becomes one key, as a placeholder: nothing of it shows in the list of processes."""
+    """Every setting becomes one key with a placeholder, so the list of processes shows no value."""
     environment = {
         f"SPILLWAY_KAFKA_{name}": HERE for name in ("TLS_CA", "TLS_CERT", "TLS_KEY", "SASL_PASSWORD_FILE")
     }
@@ -144,7 +153,10 @@ def test_certificates_and_user_reach_the_exporter_without_their_values(launch):
 
 
 def test_the_systems_roots_are_the_collectors_own_default(launch):
-    """`system` is no file: the collector trusts the machine's root certificates where no file is named; TLS is on."""
+    """`system` is no file. Without a CA file, the collector trusts the machine's root certificates.
+
+    TLS is on.
+    """
     home = {"SPILLWAY_KAFKA": "127.0.0.1:9092", "SPILLWAY_KAFKA_TLS_CA": "system"}
     assert added(launch(GOOD | home)) == []
     done = launch(GOOD | home | {"SPILLWAY_KAFKA_TLS": "off"})
@@ -160,7 +172,10 @@ OAUTH = {
 
 
 def test_the_token_endpoint_reaches_the_exporter(launch):
-    """As placeholders, with authorities of its own; `system` is the collector's own default."""
+    """The settings are placeholders, and the token endpoint can have its own CA.
+
+    `system` is the collector's own default.
+    """
     given = {"SPILLWAY_KAFKA_SASL_TOKEN_CA": HERE, "SPILLWAY_KAFKA_SASL_SCOPE": "kafka produce"}
     keys = [f"{KAFKA}::sasl::{key}" for key in ("mechanism", "username", "password_file", "oauth::token_url")]
     names = ["", "_USER", "_PASSWORD_FILE", "_TOKEN_URL"]
@@ -203,7 +218,7 @@ def test_tokens_come_in_clear_from_this_machine(launch, url):
     ],
 )
 def test_a_wrong_token_endpoint_is_refused_without_its_value(launch, changed, said):
-    """A URL may hold a password."""
+    """The message does not contain the URL, which may hold a password."""
     done = launch(GOOD | OAUTH | {f"SPILLWAY_KAFKA_SASL_{name}": value for name, value in changed.items()})
     assert done.returncode == 64 and not done.stdout
     assert f"SPILLWAY_KAFKA_SASL_{said}" in done.stderr and "top" not in done.stderr
@@ -224,7 +239,7 @@ def test_a_token_endpoint_is_of_oauthbearer_alone(launch):
 
 
 def test_tls_of_the_receivers_is_added_by_its_certificate(launch):
-    """A certificate makes senders speak TLS, a client CA makes them show one."""
+    """A certificate makes the receivers use TLS. A client CA makes senders show a certificate."""
     server = {"SPILLWAY_OTLP_TLS_CERT": HERE, "SPILLWAY_OTLP_TLS_KEY": HERE}
     assert added(launch(GOOD | server)) == [str(RUN.parent / "otlp-tls.yaml")]
     assert added(launch(GOOD | server | {"SPILLWAY_OTLP_TLS_CLIENT_CA": HERE})) == [
@@ -251,7 +266,7 @@ def test_tls_of_the_receivers_is_added_by_its_certificate(launch):
     ],
 )
 def test_half_of_a_pair_is_refused(launch, environment, named):
-    """Settings that mean nothing without another, or against another, are named."""
+    """Settings that need or contradict another setting are named."""
     done = launch(GOOD | environment)
     assert done.returncode == 64 and named in done.stderr and not done.stdout
 
@@ -263,7 +278,10 @@ AGENT = {name: value for name, value in GOOD.items() if name != "SPILLWAY_KAFKA"
 
 
 def test_agent_needs_its_own_environment(launch):
-    """An agent needs no Kafka, but its node and its gateway; the kubelet adds a file, and needs the label of services."""
+    """An agent needs no Kafka, but its node and its gateway.
+
+    A kubelet adds a configuration file and needs the label of services.
+    """
     config = str(RUN.parent / "agent.yaml")
     assert launch(AGENT, "--config", config).stdout.split() == ["--config", config]
     done = launch({}, "--config", config)
@@ -279,7 +297,7 @@ def test_agent_needs_its_own_environment(launch):
 
 @pytest.mark.parametrize("node", ["1234", "1e3", "0x1f", "1.5", "true", "Null", "two words"])
 def test_node_that_yaml_would_not_read_as_text_is_refused(launch, node):
-    """host.name must stay a string; names and addresses pass."""
+    """host.name must stay a string. Names and addresses pass."""
     done = launch(AGENT | {"SPILLWAY_NODE": node}, "--config", "agent.yaml")
     assert done.returncode == 64 and f"SPILLWAY_NODE: '{node}'" in done.stderr
     for good in ("ip-10-0-0-7.ec2.internal", "fd00::7", "1a", "n1"):

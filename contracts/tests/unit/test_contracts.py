@@ -21,6 +21,7 @@ def document() -> dict:
 
 
 def load(tmp_path: Path, document: object):
+    """Writes the document to a file and loads it as a topology."""
     path = tmp_path / "topology.yaml"
     path.write_text(yaml.safe_dump(document))
     return topology.load(path)
@@ -115,7 +116,7 @@ def test_class_ids_round_trip(service, method, path):
 
 @given(st.text())
 def test_no_text_makes_the_class_parser_fail_otherwise(text):
-    """Whatever comes, it is a class or a ContractError."""
+    """Any text is either a class or a ContractError."""
     try:
         assert traffic_class.format_id(traffic_class.parse(text)) == text
     except ContractError as error:
@@ -135,7 +136,7 @@ def test_hot_state_that_is_not_what_it_should_be_is_an_error(text):
     "value", ["NaN", "Infinity", "-Infinity", "1e999", '"12"', "true", "[1]", "{}", "null", "1" + "0" * 400]
 )
 def test_a_number_of_hot_state_is_finite(key, value):
-    """The error names key and value. Only what may be unknown may be null."""
+    """The error names key and value. Only a value that can be unknown can be null."""
     entry = {"at": 1, "rps": 2, "failed_share": 0, "duration_ms": 3, "exclusive_ms": 4, "in_flight": 5}
     text = json.dumps(entry | {"cpu": 0.5, key: "?"}).replace('"?"', value)
     if (key, value) == ("cpu", "null"):
@@ -149,7 +150,10 @@ def test_a_number_of_hot_state_is_finite(key, value):
     "kind", [hot_state.LoadBoardEntry, hot_state.DemandEntry, hot_state.NetworkEntry, hot_state.UnknownEntry]
 )
 def test_no_number_of_hot_state_is_negative(kind):
-    """Rates, shares, durations, counts and times: the error names key and value. Zero is a number."""
+    """Rates, shares, durations, counts and times cannot be negative, but can be zero.
+
+    The error names key and value.
+    """
     names = [field.name for field in dataclasses.fields(kind) if field.type is not str]
     entry = dict.fromkeys(names, 0) | {"reason": "silent"}
     assert kind.from_json(json.dumps(entry | dict.fromkeys(names, -0.0)))
@@ -160,7 +164,7 @@ def test_no_number_of_hot_state_is_negative(kind):
 
 @pytest.mark.parametrize("value", ["null", "0", "[]", "true"])
 def test_a_reason_of_hot_state_is_a_text(value):
-    """What is no reason must not read as none: then it would be known."""
+    """An invalid reason is an error: if it read as no reason, the state would count as known."""
     with pytest.raises(ContractError, match=r"UnknownEntry\.reason: .*; must be a text"):
         hot_state.UnknownEntry.from_json(f'{{"at": 1, "reason": {value}}}')
 

@@ -1,4 +1,4 @@
-"""Denials of a ruleset: every breach of the contract is named with its key and what is allowed."""
+"""Denials of a ruleset: every breach of the contract is named with key and allowed values."""
 
 from pathlib import Path
 
@@ -12,6 +12,7 @@ CLUSTERS = ["east", "west"]
 
 
 def denial(source: str = "east", class_id: str = "", clusters: tuple[str, ...] = ("west",)) -> Denial:
+    """Returns a denial. Without a class id it applies to every class."""
     made = Denial(source_cluster=source, clusters=clusters)
     if class_id:
         made.traffic_class.CopyFrom(traffic_class.parse(class_id))
@@ -40,7 +41,7 @@ def test_every_breach_is_named(broken, said):
 
 
 def test_a_class_that_is_none_is_named():
-    """A class that is there but empty is not the same as every class."""
+    """An empty class is not the same as no class, which means every class."""
     broken = denial()
     broken.traffic_class.SetInParent()
     (problem,) = denials.check([broken], CLUSTERS)
@@ -48,7 +49,7 @@ def test_a_class_that_is_none_is_named():
 
 
 def test_the_rulesets_contract_has_them():
-    """Denials are checked wherever a ruleset is."""
+    """The check of a ruleset includes its denials."""
     golden = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
     golden.denials.append(denial("mars"))
     problems = ruleset.check(golden, topology.load(GOLDEN / "topology.yaml"))

@@ -1,4 +1,7 @@
-"""What relays do with expired weights: the golden file that the relay's tests read too, and what holds for any input."""
+"""How relays decay expired weights.
+
+Uses the golden file that the relay's tests read too, and properties that hold for any input.
+"""
 
 import json
 from pathlib import Path
@@ -28,7 +31,10 @@ def test_what_is_kept_only_falls(cluster: str, service: str, hold_ms: int, ages:
 
 
 def test_services_begin_and_end_at_different_times():
-    """An hour and a half to three hours after expiry at the earliest, of six; nobody is cut from all to nothing."""
+    """With a hold of six hours, services begin to decay at different times after 1.5 to 3 hours.
+
+    All reach zero after six hours, and no service loses more than one step per minute.
+    """
     begins = set()
     for i in range(200):
         kept = [hold.kept_steps(m * 60_000, 6 * HOUR_MS, "west", f"service-{i}") for m in range(361)]
@@ -39,7 +45,7 @@ def test_services_begin_and_end_at_different_times():
 
 
 def test_what_relays_route_by_is_all_of_it_then_less_then_nothing():
-    """Where the nearest cluster is not known the weights stay until the hold ends."""
+    """Where the nearest cluster is unknown, the weights stay until the hold ends."""
     rule, all_ms = {"east": 8000, "west": 2000}, names.VALUE_HOLD_SECONDS * 1000
 
     def at(age_ms: int, nearest: str | None) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""When clients ask for a token, and what errors say without one. The endpoint is an HTTP server of this process."""
+"""When clients request a token, and the errors if they get none.
+
+The token endpoint is an HTTP server in this process.
+"""
 
 import asyncio
 import base64
@@ -18,7 +21,11 @@ SECRET = "top-s%cret +&=:/ü"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """`asked`: header and form of each request. `gives`: status and body of an answer, by the request's number."""
+    """A token endpoint.
+
+    `asked` holds the header and form of each request. `gives` returns the status and body of an
+    answer by the number of the request.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -44,7 +51,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def token(life_s: object) -> Callable[[int], tuple[int, bytes]]:
-    """Numbered tokens of this life; None: it is not said."""
+    """Returns the answers of an endpoint: numbered tokens with this life.
+
+    With None, the answers do not state the life.
+    """
     said = {} if life_s is None else {"expires_in": life_s}
     return lambda number: (200, json.dumps({"access_token": f"token.{number}"} | said).encode())
 
@@ -60,13 +70,17 @@ def server() -> Iterator[Server]:
 
 
 def tokens(server: Server, **other) -> Tokens:
+    """Returns the token source of a client. `other` overrides settings of its endpoint."""
     url = f"http://127.0.0.1:{server.server_port}/token"
     given = {"url": url, "client_id": "me:1", "secret": lambda: SECRET, "scope": "a b", "tls": None}
     return Tokens(Endpoint(**given | other))
 
 
 def test_a_request_is_as_the_rfc_has_it(server):
-    """Client credentials, with id and secret encoded before they go into the header; a scope only where there is one."""
+    """A request uses client credentials, with id and secret encoded before they go into the header.
+
+    It has a scope only if one is configured.
+    """
     assert asyncio.run(tokens(server).token()) == "token.1"
     asyncio.run(tokens(server, scope=None).token())
     (shown, form), (_, without) = server.asked
@@ -77,7 +91,10 @@ def test_a_request_is_as_the_rfc_has_it(server):
 
 
 def test_clients_of_all_loops_share_a_token_for_most_of_its_life(server, monkeypatch):
-    """At once and later there is one request, whatever thread and event loop a client is of; then another token."""
+    """All clients share one token, whatever their thread and event loop, at once and later.
+
+    After 80 % of its life, the next client requests another token.
+    """
     server.gives = token(100)
     shared = tokens(server)
 
@@ -98,7 +115,7 @@ def test_clients_of_all_loops_share_a_token_for_most_of_its_life(server, monkeyp
 
 
 def test_a_token_is_shown_to_its_end_while_there_is_no_other(server, monkeypatch):
-    """An endpoint that is away ends no connection before it must."""
+    """An unreachable endpoint ends no connection before the token expires."""
     server.gives = token(100)
     shared = tokens(server)
     asyncio.run(shared.token())
@@ -119,13 +136,14 @@ def test_a_token_of_unknown_life_is_used_once(server, life_s):
 
 
 def test_life_may_be_a_text(server):
-    """As some endpoints send it."""
+    """Some endpoints send the life as text."""
     server.gives = token("3600")
     shared = tokens(server)
     assert [asyncio.run(shared.token()) for _ in range(2)] == ["token.1", "token.1"]
 
 
 def why(made: Tokens) -> str:
+    """Requests a token in vain. Returns the error's text, which must not contain secrets."""
     with pytest.raises(TokenError) as refused:
         asyncio.run(made.token())
     assert SECRET not in str(refused.value) and "token." not in str(refused.value)
@@ -148,7 +166,11 @@ def why(made: Tokens) -> str:
     ],
 )
 def test_without_a_token_the_error_says_why_and_nothing_secret(server, status, body, said):
-    """By variable and host. Redirects are not followed, answers are bounded, only the codes of RFC 6749 are repeated."""
+    """The error names variable and host.
+
+    Redirects are not followed, and answers have a maximum size. Of an answer, the error repeats
+    only codes of RFC 6749.
+    """
     server.gives = lambda _: (status, json.dumps(body).encode())
     assert why(tokens(server)) == f"SPILLWAY_KAFKA_SASL_TOKEN_URL: no token from 127.0.0.1: {said}"
     assert len(server.asked) == 1
@@ -165,7 +187,10 @@ def test_an_endpoint_that_is_away_is_named_without_its_url():
 
 
 def test_a_silent_endpoint_is_given_up_and_who_waited_shares_its_failure(server, monkeypatch, caplog):
-    """Clients that came meanwhile do not wait one after the other; the next one asks again. One line says it."""
+    """Clients that wait for the same request share its failure, instead of waiting in turn.
+
+    The next client requests again. A single log line reports the failure.
+    """
     monkeypatch.setattr(kafka_tokens, "_WAIT_S", 0.5)
     over = threading.Event()
     server.gives = lambda number: (over.wait(10), token(3600)(number))[1]
@@ -185,7 +210,8 @@ def test_a_silent_endpoint_is_given_up_and_who_waited_shares_its_failure(server,
 
 
 def test_the_secret_is_read_for_each_request(server):
-    """A file that is not readable is an error of the client's, as a wrong password, and no other."""
+    """An unreadable secret file is an error of the client's configuration, like a wrong
+    password."""
     server.gives = token(None)
     said = ["first", "second"]
 

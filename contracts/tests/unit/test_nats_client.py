@@ -1,4 +1,7 @@
-"""NATS's TLS as nats-py begins it: by the word of a server that nobody knows yet."""
+"""nats-py starts TLS because the server's first line requests it.
+
+At that time the server is not yet authenticated.
+"""
 
 import asyncio
 import json
@@ -10,7 +13,10 @@ from spillway_contracts import nats_client
 
 
 async def _told(info: dict, **options) -> tuple[bytes, str]:
-    """What a server that says `info` hears from a client before it hangs up, and why that failed."""
+    """Connects to a server that sends `info` and then hangs up.
+
+    Returns the bytes that the server received, and the error's text.
+    """
     heard = bytearray()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,7 +36,10 @@ async def _told(info: dict, **options) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize("info", [{}, {"tls_required": False}, {"tls_available": True}])
 def test_a_server_that_asks_for_no_tls_hears_nothing(info):
-    """Whoever stands between and takes the question for TLS out of the server's first line gets no password."""
+    """An attacker may remove the request for TLS from the server's first line.
+
+    It gets no password.
+    """
     info = {"auth_required": True, "max_payload": 1024} | info
     heard, why = asyncio.run(_told(info, tls=ssl.create_default_context()))
     assert heard == b""

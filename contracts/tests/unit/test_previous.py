@@ -1,4 +1,4 @@
-"""One version of skew: what today's contracts may not change, held against those of the previous version."""
+"""One version of skew: today's contracts must keep what the previous version uses."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,7 @@ MODULES = (acknowledgement_pb2, heartbeat_pb2, ruleset_pb2, topology_pb2)
 
 
 def today() -> FileDescriptorSet:
+    """Returns the descriptors of today's messages."""
     found = FileDescriptorSet()
     for module in MODULES:
         module.DESCRIPTOR.CopyToProto(found.file.add())
@@ -22,10 +23,12 @@ def today() -> FileDescriptorSet:
 
 
 def messages(files: FileDescriptorSet) -> dict[str, DescriptorProto]:
+    """Returns the messages by their full names."""
     return {f"{file.package}.{m.name}": m for file in files.file for m in file.message_type}
 
 
 def shape(field: FieldDescriptorProto) -> tuple:
+    """Returns the properties of a field that must not change."""
     return (
         field.name,
         field.type,
@@ -36,7 +39,7 @@ def shape(field: FieldDescriptorProto) -> tuple:
 
 
 def breaks(before: FileDescriptorSet, after: FileDescriptorSet) -> list[str]:
-    """Messages, fields and enum values of `before` that `after` has no more or has changed."""
+    """Returns the messages, fields and enum values of `before` that `after` removes or changes."""
     found, now = [], messages(after)
     for name, message in messages(before).items():
         fields = {field.number: field for field in now[name].field} if name in now else {}
@@ -55,16 +58,17 @@ def breaks(before: FileDescriptorSet, after: FileDescriptorSet) -> list[str]:
 
 
 def previous() -> FileDescriptorSet:
+    """Returns the descriptors of the previous version's messages."""
     return FileDescriptorSet.FromString((PREVIOUS / "descriptors.binpb").read_bytes())
 
 
 def test_no_message_loses_or_changes_a_field():
-    """Bytes of either version mean the same to the other: every field has its number, type and name."""
+    """Both versions read the same bytes alike: every field keeps its number, type and name."""
     assert breaks(previous(), today()) == []
 
 
 def test_a_changed_a_removed_and_a_renamed_field_are_found():
-    """The comparison itself: each kind of break is named; a field that was added is none."""
+    """The comparison itself names each kind of break, and accepts an added field."""
     changed = today()
     [ruleset] = [m for file in changed.file for m in file.message_type if m.name == "Ruleset"]
     ruleset.field.add(name="new", number=99, type=FieldDescriptorProto.TYPE_STRING)
@@ -79,8 +83,11 @@ def test_a_changed_a_removed_and_a_renamed_field_are_found():
 
 
 def test_no_name_on_a_wire_changes():
-    """Topics, subjects, keys, headers and attributes of the previous version still have their names (users of NATS
-    and their inboxes are credentials: they go with the permissions that are made for them)."""
+    """Topics, subjects, keys, headers and attributes keep the names of the previous version.
+
+    Users of NATS and their inboxes are excluded. They are credentials, which change together with
+    the permissions that are made for them.
+    """
     before = yaml.safe_load((PREVIOUS / "names.yaml").read_text())
     now = yaml.safe_load((CONTRACTS / "names.yaml").read_text())
     gone = {
@@ -94,7 +101,7 @@ def test_no_name_on_a_wire_changes():
 
 
 def test_released_tables_are_not_edited():
-    """Files that a database of the previous version has applied are byte for byte the same."""
+    """Files that a database of the previous version has applied are the same, byte for byte."""
     for path in (PREVIOUS / "clickhouse").glob("*.sql"):
         assert (CONTRACTS / "clickhouse" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -108,8 +115,10 @@ BOARDS = {
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_boards_are_read_across_versions(name):
-    """Entries of the previous version are read; keys that the next one adds are passed over; ours are those of the
-    previous version, which refuses others."""
+    """Entries of the previous version are read, and keys that the next version adds are ignored.
+
+    Our own keys are those of the previous version, because it refuses entries without them.
+    """
     told = json.loads((PREVIOUS / "redis_streams.json").read_text())[name]
     entries = list(told.values())
     if name != "network":

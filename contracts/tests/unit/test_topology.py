@@ -1,4 +1,4 @@
-"""What a topology file says of requests for a service."""
+"""Settings in a topology file for the requests to a service."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from spillway_contracts import ContractError, topology
 
 
 def load(tmp_path: Path, service: str):
+    """Loads a topology of one cluster and this service."""
     path = tmp_path / "topology.yaml"
     path.write_text(f"clusters: [{{name: west}}]\nservices: [{service}]\n")
     return topology.load(path)

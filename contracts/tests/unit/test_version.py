@@ -1,4 +1,7 @@
-"""What today is held against is one older version, not itself. tools/version.py holds every place to VERSION."""
+"""The golden files of skew tests are those of one older version, not of today's.
+
+tools/version.py compares every place that names the version with VERSION.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What settings of connections are refused, and what clients are then given."""
+"""Connection settings: which are refused, and which options clients get for the others."""
 
 import datetime
 import os
@@ -24,7 +24,7 @@ def _by_default(monkeypatch):
 
 
 def pair(folder: Path, name: str = "one") -> tuple[Path, Path]:
-    """A self-signed certificate and its key, as PEM files."""
+    """Writes a self-signed certificate and its key as PEM files. Returns their paths."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject, now = (
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
@@ -42,7 +42,7 @@ def pair(folder: Path, name: str = "one") -> tuple[Path, Path]:
 
 
 def wrong(kind: type, **given) -> dict[str, str]:
-    """Field -> why it is refused."""
+    """Returns the error of each refused field. No error may contain the secret."""
     with pytest.raises(ValidationError) as refused:
         kind(**given)
     assert all("top-secret" not in error["msg"] for error in refused.value.errors())
@@ -55,7 +55,8 @@ def wrong(kind: type, **given) -> dict[str, str]:
      (ClickHouseWire, "clickhouse_url", "clickhouse", "clickhouses")],
 )  # fmt: skip
 def test_in_clear_only_to_this_machine(kind, field, plain, secure, monkeypatch):
-    """A password goes in clear to no other host, unless the operator says that the network is the host's own."""
+    """A password goes in clear to no other host, unless the operator declares the network
+    private."""
     rest = "://u:top-secret@{}:1/x"
     for here in ("127.0.0.1", "localhost", "[::1]"):
         kind(**{field: plain + rest.format(here)})
@@ -78,7 +79,10 @@ def test_in_clear_only_to_this_machine(kind, field, plain, secure, monkeypatch):
      (ClickHouseWire, "clickhouse_url", "clickhouse://u:top-secret@localhost:1/x?compression=lz4&alt_hosts=far.test")],
 )  # fmt: skip
 def test_a_url_weakens_no_check(kind, field, url):
-    """Clients believe their URL before anything else: what it would switch off, or lead elsewhere, is refused by name."""
+    """A URL that would disable a check or lead to another host is refused by name.
+
+    Clients prefer settings in their URL over all others.
+    """
     assert "in the URL" in wrong(kind, **{field: url})[field]
 
 
@@ -87,7 +91,10 @@ def test_one_of_several_nats_servers_in_clear_is_refused():
 
 
 def test_kafka_speaks_tls_unless_told_otherwise_or_at_home():
-    """As the collector's `run`: on by default, off where no packet leaves the machine or by choice."""
+    """TLS is on by default, as in the collector's `run`.
+
+    It is off by choice, or where no packet leaves the machine.
+    """
     secure = {
         ("127.0.0.1:1,localhost:2", None): False, (BROKERS, None): True, ("127.0.0.1:1,far.test:2", None): True,
         (BROKERS, "off"): False, ("127.0.0.1:1", "on"): True,
@@ -97,7 +104,7 @@ def test_kafka_speaks_tls_unless_told_otherwise_or_at_home():
 
 
 def test_every_wrong_variable_of_kafka_is_named(tmp_path):
-    """All at once, whichever way they contradict each other."""
+    """All wrong variables are named at once, whichever way they contradict each other."""
     certificate, key = pair(tmp_path)
     empty = tmp_path / "empty"
     empty.touch()
@@ -118,7 +125,10 @@ def test_every_wrong_variable_of_kafka_is_named(tmp_path):
 
 
 def test_the_client_of_kafka_gets_user_and_password_over_tls_alone(tmp_path):
-    """The password is the file's without its line end; a broker at home is spoken to over TLS too, with a password."""
+    """The password is the file's content without the line end.
+
+    With a password, even a broker on this machine is reached over TLS.
+    """
     password = tmp_path / "password"
     password.write_text("pass word $1\r\n")
     given = KafkaWire(
@@ -142,7 +152,7 @@ def oauth(tmp_path) -> dict:
 
 
 def test_tokens_take_the_place_of_the_password(oauth, tmp_path):
-    """All clients share the tokens. Their endpoint has authorities of its own."""
+    """All clients share the tokens. The token endpoint can have a CA of its own."""
     certificate, _ = pair(tmp_path)
     wire = KafkaWire(**oauth, kafka_sasl_token_ca=certificate, kafka_sasl_scope="kafka")
     given = wire.kafka_client()
@@ -160,7 +170,7 @@ def test_tokens_take_the_place_of_the_password(oauth, tmp_path):
 
 
 def test_every_wrong_variable_of_tokens_is_named(oauth, tmp_path, monkeypatch):
-    """A URL is not shown: it may hold a password."""
+    """The error does not show a URL, which may hold a password."""
     url = "kafka_sasl_token_url"
     assert "not set; needed" in wrong(KafkaWire, **oauth | {url: None})[url]
     for nonsense in (
@@ -188,7 +198,7 @@ def test_every_wrong_variable_of_tokens_is_named(oauth, tmp_path, monkeypatch):
 
 
 def test_an_authority_goes_with_tls_alone(tmp_path):
-    """A file that would silently not be used is refused; one that is used is read."""
+    """A CA file is refused if it would silently not be used. A used one is read."""
     certificate, _ = pair(tmp_path)
     for kind, field, plain in ((RedisWire, "redis", "redis"), (ClickHouseWire, "clickhouse", "clickhouse")):
         here, far = f"{plain}://127.0.0.1:1", f"{plain}s://far.test:1/x?a=b"
@@ -202,12 +212,15 @@ def test_an_authority_goes_with_tls_alone(tmp_path):
 
 
 def trusted(context: ssl.SSLContext) -> set[str]:
-    """Common names of the authorities that a context trusts."""
+    """Returns the common names of the authorities that a context trusts."""
     return {dict(s[0] for s in authority["subject"])["commonName"] for authority in context.get_ca_certs()}
 
 
 def contexts(authority: Path | str) -> dict[str, ssl.SSLContext]:
-    """What each wire's client is given for TLS, by the wire; ClickHouse's client gets a URL."""
+    """Returns the TLS context of each wire's client, by wire.
+
+    ClickHouse's client gets a URL instead.
+    """
     return {
         "kafka": KafkaWire(kafka=BROKERS, kafka_tls_ca=authority).kafka_client()["ssl_context"],
         "redis": RedisWire(redis_url="rediss://far.test:1", redis_ca=authority).redis_options()["tls"],
@@ -216,7 +229,7 @@ def contexts(authority: Path | str) -> dict[str, ssl.SSLContext]:
 
 
 def test_the_systems_roots_are_trusted_where_they_are_named_and_nowhere_else(tmp_path, monkeypatch):
-    """`system` is this machine's root certificates; a file is trusted without them."""
+    """`system` means this machine's root certificates. A file is trusted without them."""
     (root, _), (own, _) = pair(tmp_path, "root"), pair(tmp_path, "own")
     monkeypatch.setenv("SSL_CERT_FILE", str(root))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
@@ -232,7 +245,7 @@ def test_the_systems_roots_are_trusted_where_they_are_named_and_nowhere_else(tmp
 
 
 def test_a_machine_without_root_certificates_is_told_so(tmp_path, monkeypatch):
-    """At the start, with where they were looked for; not by a server that nobody trusts."""
+    """The start fails and names the places of the search, instead of a later failed connection."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
     found = wrong(KafkaWire, kafka=BROKERS, kafka_tls_ca="system")
@@ -242,7 +255,7 @@ def test_a_machine_without_root_certificates_is_told_so(tmp_path, monkeypatch):
 
 
 def test_an_authority_or_a_certificate_makes_nats_speak_tls(tmp_path):
-    """As the relay: what is set for TLS is never left unused."""
+    """TLS settings are never left unused, as in the relay."""
     certificate, key = pair(tmp_path)
     here = "nats://127.0.0.1:1"
     assert NatsWire(nats_url=here).nats_tls() is None
@@ -253,7 +266,10 @@ def test_an_authority_or_a_certificate_makes_nats_speak_tls(tmp_path):
 
 
 def test_files_that_change_are_read_again(tmp_path):
-    """A new connection sees authorities and certificates of now; a half written file leaves what was there."""
+    """A new connection uses the present authorities and certificates.
+
+    While a file is half written, the previous ones stay in use.
+    """
     (authority, key), (other, _) = pair(tmp_path, "one"), pair(tmp_path, "two")
     context = tls.context(authority, authority, key)
     names = lambda: {dict(s[0] for s in ca["subject"])["commonName"] for ca in context.get_ca_certs()}  # noqa: E731
@@ -271,7 +287,11 @@ def test_files_that_change_are_read_again(tmp_path):
 
 
 def shown(context: ssl.SSLContext, folder: Path, authority: Path) -> bytes | None:
-    """The certificate that a client of the context shows to a server that asks for one, DER; no network is used."""
+    """Returns the certificate (DER) that a client of the context shows to a server that asks for
+    one.
+
+    The handshake uses no network.
+    """
     asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     asking.load_cert_chain(*pair(folder, "server"))
     asking.load_verify_locations(authority)
@@ -289,7 +309,10 @@ def shown(context: ssl.SSLContext, folder: Path, authority: Path) -> bytes | Non
 
 
 def replace(file: Path, content: bytes) -> None:
-    """A second later: the clock of a file system may not tell two writes apart."""
+    """Replaces a file and sets its time one second later.
+
+    The clock of a file system may not distinguish two writes.
+    """
     later = file.stat().st_mtime_ns + 1_000_000_000
     file.write_bytes(content)
     os.utime(file, ns=(later, later))
@@ -297,7 +320,10 @@ def replace(file: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("torn", ["another key", "half a key", "no certificate"])
 def test_a_pair_that_does_not_fit_leaves_the_old_one_in_use(tmp_path, torn):
-    """Certificate and key are not replaced at one instant: until both are there, and fit, the client shows the old."""
+    """Certificate and key are not replaced at the same instant.
+
+    Until both are there and match, the client shows the old certificate.
+    """
     certificate, key = pair(tmp_path)
     old = ssl.PEM_cert_to_DER_cert(certificate.read_text())
     made = tls.context(None, certificate, key)

@@ -1,5 +1,8 @@
-"""A mesh under load as the tables have it: 8 services, 40 classes, 3 clusters, traces of 8 calls, one hour. SELECTs by
-which ClickHouse makes the rows itself; every value is a hash of the row's number."""
+"""SELECTs with which ClickHouse generates the rows of a mesh under load.
+
+The mesh has 8 services, 40 classes, 3 clusters and traces of 8 calls, over one hour. Every value is
+a hash of the row's number.
+"""
 
 _CALLS = """
 SELECT

@@ -1,9 +1,11 @@
 """What codecs and indexes of contracts/clickhouse save, and what the questions of docs/sql take.
 
-    SPILLWAY_CLICKHOUSE_URL=clickhouse://... python infra/clickhouse/benchmarks/storage.py [--rows 1000000] [--ddl FOLDER]
+    SPILLWAY_CLICKHOUSE_URL=clickhouse://... \\
+    python infra/clickhouse/benchmarks/storage.py [--rows 1000000] [--ddl FOLDER]
 
-The same rows go into the tables as they are (second column) and into tables without CODEC and INDEX (first), in
-databases of their own, which are dropped. Progress on stderr, a table, and a last line of JSON.
+The same rows go into the tables as they are (second column) and into tables without CODEC and INDEX
+(first), in databases of their own, which are dropped. Progress on stderr, a table, and a last line
+of JSON.
 """
 
 import argparse
@@ -109,11 +111,14 @@ def _fill(client: Client, table: str, rows: int) -> float:
 
 
 def _ask(sides: list[Client], name: str, sql: str) -> dict[str, list[float]]:
-    """Milliseconds, the best of some turns on one thread, and thousands of rows read, on either side."""
+    """Returns a question's time and the rows that it reads, for each side.
+
+    The time is the best of REPEATS runs on one thread, in ms. Rows are in thousands.
+    """
     (trace,) = sides[0].execute("SELECT min(trace_id) FROM calls")[0]
     best, read = [float("inf")] * 2, [0.0] * 2
     for _ in range(REPEATS):
-        for side, client in enumerate(sides):  # in turns: whatever else the machine does meets both
+        for side, client in enumerate(sides):  # in turns, so that other load of the machine affects both
             begin = time.monotonic()
             client.execute(sql.replace("{trace}", f"'{trace}'"), settings={"max_threads": 1})
             best[side] = min(best[side], 1000 * (time.monotonic() - begin))

@@ -1,4 +1,7 @@
-"""Real Redis, NATS and ClickHouse, one of each for a module's tests, and a world without a past for each test."""
+"""Real Redis, NATS and ClickHouse servers for the tests of a module, and a new World for each test.
+
+Nothing of an earlier test is left in the servers.
+"""
 
 import asyncio
 import contextlib
@@ -29,6 +32,7 @@ def backends(tmp_path_factory):
 
 @pytest.fixture
 def world(backends, tmp_path):
+    """The surroundings of the optimizer, without data of earlier tests."""
     world = World(*backends, tmp_path)
     world.redis.flushall()
     for table in ("curves", "capacities", "call_ratios", "solves", "papa_steps"):
@@ -42,6 +46,7 @@ def world(backends, tmp_path):
 
 
 async def _forget_proposals(url: str) -> None:
+    """Deletes the stream of proposals."""
     client = await nats.connect(url)
     with contextlib.suppress(nats.js.errors.NotFoundError):
         await client.jetstream().delete_stream(names.NATS_STREAM_PROPOSALS)

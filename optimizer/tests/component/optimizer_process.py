@@ -1,4 +1,4 @@
-"""The optimizer or PAPA as a process of a test."""
+"""The optimizer or PAPA as a process in a test."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TOPOLOGY = Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topol
 
 
 class Process:
-    """`python -m spillway_optimizer ROLE`, with periods that suit tests."""
+    """A process of `python -m spillway_optimizer ROLE`, with periods that suit tests."""
 
     def __init__(self, role: str, folder: Path, environment: dict[str, str]):
         self.port = servers.free_port()
@@ -42,7 +42,7 @@ class Process:
             )
 
     def health(self) -> dict | None:
-        """The body of a 200, else None."""
+        """Returns the body of /healthz if its status is 200, else None."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=1) as answer:
                 return json.load(answer)
@@ -50,21 +50,26 @@ class Process:
             return None
 
     def metrics(self) -> dict[tuple[str, str], float]:
-        """Every sample of /metrics by name and values of labels, in order of the labels' names, joined by commas."""
+        """Returns every sample of /metrics.
+
+        A key is the name and the labels' values, joined by commas in the order of the labels'
+        names.
+        """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             families = text_string_to_metric_families(answer.read().decode())
         samples = [sample for family in families for sample in family.samples]
         return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in samples}
 
     def wait_ready(self) -> None:
+        """Waits until the process is healthy."""
         eventually(self.health, "healthy", seen=self.tail)
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Returns the end of the process's log."""
         return self.log.read_text()[-2000:]
 
     def end(self) -> None:
-        """SIGTERM, after which it must end with 0."""
+        """Sends SIGTERM. The process must then exit with code 0."""
         if self.popen.poll() is None:
             self.popen.terminate()
             assert self.popen.wait(STOP_S) == 0, self.tail()

@@ -1,4 +1,4 @@
-"""What surrounds the optimizer in component tests: its inputs, a publisher, and what it has written."""
+"""The optimizer's surroundings in component tests: its inputs, a publisher, and its outputs."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,11 @@ CLUSTERS = ("west", "east")
 
 
 class World:
-    """The optimizer's surroundings: fills boards every half second, as streams/ and the publisher would."""
+    """The surroundings of the optimizer.
+
+    Fills the boards and the placement every 0.3 s, as streams and the publisher would. `age_s`
+    makes the boards older.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class World:
         self._threads: list[threading.Thread] = []
 
     def fill_history(self) -> None:
+        """Writes the model's curves, capacities and call ratios to ClickHouse, as of now."""
         now = datetime.now(UTC)
         for table, column in (
             ("curves", "fitted_at"),
@@ -62,6 +67,7 @@ class World:
             self.clickhouse.execute(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES", rows)
 
     def start(self) -> None:
+        """Starts to fill the boards, and starts the publisher."""
         self._stop.clear()
         self._threads = [threading.Thread(target=self._boards, daemon=True)]
         self._threads.append(threading.Thread(target=lambda: asyncio.run(self._publisher()), daemon=True))
@@ -93,7 +99,7 @@ class World:
         self.redis.hset(names.REDIS_KEY_NETWORK, mapping=network)
 
     async def _publisher(self) -> None:
-        """Puts every proposal in force at once, while `publishing`."""
+        """Puts every proposal in force at once while `publishing` is true."""
         client = await nats.connect(self.nats_url)
         subscription = await client.subscribe(names.NATS_SUBJECT_PROPOSALS_ALL)
         while not self._stop.is_set():
@@ -104,10 +110,14 @@ class World:
         await client.close()
 
     def _publish(self, ruleset: Ruleset) -> None:
-        """As a publisher without guardrails does it, but for who changed the optimizer's rules when."""
+        """Publishes a ruleset like a publisher without guardrails.
+
+        Unlike the real publisher, it does not record who changed which of the optimizer's rules,
+        and when.
+        """
         self.version += 1
         whole = ruleset
-        if ruleset.partial:  # one rule of what is in force
+        if ruleset.partial:  # it replaces one rule of the ruleset in force
             whole, (changed,) = self.whole, ruleset.rules
             kept = [r for r in whole.rules if _key(r) != _key(changed)]
             del whole.rules[:]
@@ -126,7 +136,7 @@ class World:
         self.on_publish(ruleset)
 
     def command_policy(self, name: str) -> None:
-        """What an operator does to switch the policy."""
+        """Switches the policy with the operator's command."""
         done = subprocess.run(
             [sys.executable, "-m", "spillway_optimizer", "policy", name],
             env=os.environ | {"SPILLWAY_REDIS_URL": self.redis_server.url},
@@ -136,7 +146,7 @@ class World:
         assert done.returncode == 0, done.stderr
 
     def proposals(self, origin: str = "optimizer") -> list[Ruleset]:
-        """Everything that JetStream has stored of one origin at the time of the call, oldest first."""
+        """Returns all proposals of one origin that JetStream stores at this time, oldest first."""
         return asyncio.run(self._stored(names.NATS_SUBJECT_PROPOSALS.format(origin=origin)))
 
     async def _stored(self, subject: str) -> list[Ruleset]:
@@ -151,20 +161,26 @@ class World:
                 reached = message.metadata.sequence.stream
             return found
         except nats.js.errors.NotFoundError:
-            return []  # no stream, or nothing of this subject
+            return []  # no stream, or no message of this subject
         finally:
             await client.close()
 
     def solves(self) -> list[tuple[str, str, str]]:
+        """Returns (outcome, policy, reason) of all solves, oldest first."""
         return self.clickhouse.execute("SELECT outcome, policy, reason FROM solves ORDER BY at")
 
     def papa_outcomes(self) -> list[str]:
+        """Returns the outcomes of PAPA's steps, oldest first."""
         return [
             outcome for (outcome,) in self.clickhouse.execute("SELECT outcome FROM papa_steps ORDER BY at")
         ]
 
     @contextlib.contextmanager
     def process(self, role: str, **environment: str) -> Iterator[Process]:
+        """Runs a role of the optimizer until the block ends.
+
+        The block begins when the process is healthy. At its end the process must exit with code 0.
+        """
         addresses = {
             "SPILLWAY_REDIS_URL": self.redis_server.url,
             "SPILLWAY_CLICKHOUSE_URL": self.clickhouse_url,
@@ -179,10 +195,11 @@ class World:
 
 
 def _key(rule) -> tuple:
+    """What identifies a rule within a ruleset."""
     return rule.source_cluster, rule.source_service, rule.traffic_class.SerializeToString()
 
 
 def west(ruleset: Ruleset, service: str) -> dict[str, int]:
-    """Destination cluster -> weight of the rule for calls of west's service."""
+    """Returns the destinations' weights in the rule for calls of `service` in west."""
     rule = next(r for r in ruleset.rules if (r.source_cluster, r.source_service) == ("west", service))
     return {d.cluster: d.weight for d in rule.destinations}

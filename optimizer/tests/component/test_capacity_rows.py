@@ -1,4 +1,4 @@
-"""Capacities as ClickHouse has them."""
+"""Capacities as the optimizer reads them from ClickHouse."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,10 @@ from clickhouse_driver import Client
 from spillway_lab.testing import servers
 from spillway_optimizer.clients.history import History
 
-# Seconds ago, and pods counted then; the fewest of the last minutes.
+pytestmark = pytest.mark.component
+
+# By name: measurements as (seconds ago, pods counted then), and the expected lowest count of pods
+# in the last minutes (0: unknown).
 CASES = {
     "steady": ([(600, 4), (100, 4), (5, 4)], 4),
     "rollout": ([(600, 4), (90, 4), (60, 8), (5, 8)], 4),
@@ -27,6 +30,7 @@ def url(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_newest_capacity_comes_with_the_fewest_pods_of_the_last_minutes(url, name):
+    """The row read has the newest capacity, its pods, and the lowest count of the last minutes."""
     now = datetime.now(UTC)
     client = Client.from_url(url)
     client.execute("TRUNCATE TABLE capacities")

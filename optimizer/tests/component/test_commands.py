@@ -1,4 +1,7 @@
-"""`spillway plan` and `spillway explain` from real servers: history alone, and the running mesh."""
+"""`spillway plan` and `spillway explain` with real servers.
+
+They read either history alone, or the running mesh.
+"""
 
 import json
 import os
@@ -33,8 +36,10 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def recorded(world):
-    """A world whose history has a window of the model's demand, and a rule that sends a tenth of it away; when the
-    window began."""
+    """A world with the history of one window. The value is the start of the window.
+
+    The window has the model's demand, and a rule that sends a tenth of it to the other cluster.
+    """
     for table in TABLES:
         world.clickhouse.execute(f"TRUNCATE TABLE {table}")
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
@@ -47,7 +52,7 @@ def recorded(world):
                 "trace_id": f"{second:032x}",
                 "failed": False,
             }
-            # One span of a second stands for all of its requests.
+            # One span per second stands for all requests of that second.
             weight = {"adjusted_count": float(entry["rps"]), "duration_us": 20_000, "trace_spans": 1}
             calls.append({
                 **shared, **weight, "span_id": f"{cluster}{second}", "cluster": cluster, "service": "gateway",
@@ -71,7 +76,7 @@ def recorded(world):
          "predicted_compute_ms": 0.0, "predicted_network_ms": 0.0, "reason": ""}
         for version, cluster, weight in ((8, "west", 10_000), (9, "west", 9000), (9, "east", 1000))
     ]  # fmt: skip
-    # Of a mesh that stopped publishing for east a week ago: expired, whatever its version.
+    # Publishing for east stopped a week ago, so this rule has expired despite its higher version.
     rules.append(rules[0] | {"at": start - timedelta(days=7), "source_cluster": "east", "version": 99})
     at = start + timedelta(seconds=WINDOW_S - 1)
     _model(world, at)
@@ -81,6 +86,7 @@ def recorded(world):
 
 
 def _model(world, at: datetime) -> None:
+    """Writes the model's rows to ClickHouse as of this time."""
     for table, column in (
         ("curves", "fitted_at"),
         ("capacities", "measured_at"),
@@ -92,12 +98,16 @@ def _model(world, at: datetime) -> None:
 
 
 def _history(world, start: datetime) -> tuple[str, ...]:
+    """Returns the arguments that make a command read the window that begins at `start`."""
     since = start.replace(tzinfo=None).isoformat()
     return "--clickhouse", world.clickhouse_url, "--since", since, "--window", f"{WINDOW_S}s"
 
 
 def test_history_alone_is_planned_as_of_its_window(world, recorded):
-    """Demand, network and model rows of a past window, and the rules that were in force then; what-ifs as everywhere."""
+    """Plans with the demand, the network, the model and the rules of a past window.
+
+    What-if options work as they do elsewhere.
+    """
     done = _run("plan", *_history(world, recorded), "--json", "--policies", "local")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -106,7 +116,7 @@ def test_history_alone_is_planned_as_of_its_window(world, recorded):
     assert document["now"]["rules_from"].startswith("rules version 9 of ")
     assert "3 of 4 routes have no rule" in document["now"]["rules_from"]
     assert document["now"]["network_ms"] > document["policies"]["local"]["network_ms"] + 0.5
-    # Every request makes two calls; in a cluster they take what the edges of the window say.
+    # Every request makes two calls. Within a cluster they take the network time of the edges.
     assert document["policies"]["local"]["network_ms"] == pytest.approx(2 * 0.7)
     done = _run("plan", *_history(world, recorded), "--json", "--policies", "local", "--scale", "0.5")
     assert json.loads(done.stdout)["size"]["demand_rps"] == pytest.approx(
@@ -115,7 +125,10 @@ def test_history_alone_is_planned_as_of_its_window(world, recorded):
 
 
 def test_history_explains_the_split_in_force(world, recorded):
-    """--rules now is the rule of the window; its weights stand beside the optimum's."""
+    """With --rules now, the rule of the window is explained.
+
+    Without it, its weights are shown beside the optimum.
+    """
     done = _run("explain", FRONTEND, "west", *_history(world, recorded), "--rules", "now", "--json")
     assert done.returncode == 0, done.stderr
     [route] = json.loads(done.stdout)["routes"]
@@ -130,7 +143,7 @@ def test_history_explains_the_split_in_force(world, recorded):
 
 
 def test_a_window_without_calls_says_when_there_were_some(world, recorded):
-    """Exit 1, with the window and the newest call."""
+    """The command exits with 1 and names the window and the newest call."""
     done = _run("plan", "--clickhouse", world.clickhouse_url, "--since", "2020-01-01", "--window", "5m")
     assert done.returncode == 1
     newest = recorded + timedelta(seconds=WINDOW_S - 1)
@@ -139,14 +152,17 @@ def test_a_window_without_calls_says_when_there_were_some(world, recorded):
 
 
 def test_the_running_mesh_is_the_default(world):
-    """Boards of Redis, model rows of ClickHouse: plan and explain agree on the optimum; nothing is published."""
+    """The commands read the boards from Redis and the model from ClickHouse.
+
+    Both commands find the same optimum, and nothing is published.
+    """
     environment = {
         "SPILLWAY_REDIS_URL": world.redis_server.url,
         "SPILLWAY_CLICKHOUSE_URL": world.clickhouse_url,
     }
     deadline = time.monotonic() + 20
     while (done := _run("plan", "--json", **environment)).returncode and time.monotonic() < deadline:
-        time.sleep(0.3)  # the world fills its boards
+        time.sleep(0.3)  # until the world has filled its boards
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["source"] == "the running mesh"

@@ -1,4 +1,7 @@
-"""Servers and leaders of the optimizer that die: it stays, says so, and goes on."""
+"""Servers and leaders of the optimizer that are killed.
+
+The process stays, reports the problem, and continues.
+"""
 
 import pytest
 from optimizer_process import LEASE
@@ -11,8 +14,11 @@ pytestmark = pytest.mark.component
 
 
 def test_one_leader_proposes_and_a_standby_takes_over(world):
-    """Two processes, one lease: the standby proposes nothing while the leader renews; after kill -9 of the
-    leader it does."""
+    """Two processes share one lease.
+
+    The standby proposes nothing while the leader renews the lease. After kill -9 of the leader, the
+    standby proposes.
+    """
     with world.process("run", SPILLWAY_POLICY="spillway", **LEASE) as leader:
         eventually(world.proposals, "a proposal")
         with world.process("run", SPILLWAY_POLICY="local", **LEASE) as standby:
@@ -26,7 +32,10 @@ def test_one_leader_proposes_and_a_standby_takes_over(world):
 
 
 def test_the_service_outlives_redis(world):
-    """Redis is killed and comes back empty: the process stays, says so, and proposes again."""
+    """Redis is killed and comes back empty.
+
+    The process stays, reports the problem, and proposes again.
+    """
     with world.process("run") as process:
         before = len(eventually(world.proposals, "a proposal"))
         world.redis_server.kill()
@@ -37,7 +46,10 @@ def test_the_service_outlives_redis(world):
 
 
 def test_an_operators_policy_outlives_redis(world):
-    """The policy that an operator set is followed, and written back, after Redis has lost it."""
+    """Redis loses the policy that an operator has set.
+
+    The optimizer continues to follow it, and writes it back.
+    """
     world.publishing = True
     with world.process("run", SPILLWAY_POLICY="local"):
         world.redis.set(names.REDIS_KEY_POLICY, "waterfall")
@@ -47,7 +59,10 @@ def test_an_operators_policy_outlives_redis(world):
 
 
 def test_the_service_outlives_nats(world):
-    """NATS is killed: every solve meanwhile is a row that says so, and proposals go on after its return."""
+    """NATS is killed.
+
+    Every solve meanwhile has a row that says so. Proposals continue after NATS has returned.
+    """
     with world.process("run") as process:
         before = len(eventually(world.proposals, "a proposal"))
         world.nats_server.kill()
@@ -60,7 +75,10 @@ def test_the_service_outlives_nats(world):
 
 
 def test_the_service_outlives_clickhouse(world):
-    """ClickHouse is killed: the last model goes on deciding, its rows wait and are written on its return."""
+    """ClickHouse is killed.
+
+    Decisions continue with the last model. Their rows wait and are written when ClickHouse returns.
+    """
     with world.process("run") as process:
         before = len(eventually(world.proposals, "a proposal"))
         world.clickhouse.disconnect()
@@ -77,8 +95,11 @@ def test_the_service_outlives_clickhouse(world):
 
 
 async def test_tokens_grow_from_leader_to_leader_whatever_redis_remembers(world):
-    """Each lease has a larger token than the one before: when the clock was ahead once, when the lease ran out or
-    was given back, and when Redis has lost everything. Only one of two holds."""
+    """Each lease has a larger token than the previous one, and only one of two processes holds it.
+
+    That is true after a clock was ahead, after a lease expired or was given back, and after Redis
+    lost all data.
+    """
     redis = hot.connect(world.redis_server.url)
     fence = names.REDIS_KEY_LEASE_FENCE.format(role="test")
     first, second = (Lease(redis, "test", 10.0) for _ in range(2))
@@ -92,7 +113,7 @@ async def test_tokens_grow_from_leader_to_leader_whatever_redis_remembers(world)
     await redis.set(fence, ahead)
     assert await first.hold() and first.fencing_token == ahead + 1
     await first.release()
-    await redis.set(fence, 2**63)  # the publisher would refuse what comes after it
+    await redis.set(fence, 2**63)  # the publisher would refuse the tokens after it
     assert await first.hold() and before < first.fencing_token < ahead
     await redis.flushall()
     assert await second.hold() and second.fencing_token > before

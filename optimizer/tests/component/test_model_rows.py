@@ -1,4 +1,4 @@
-"""The rows of the model as ClickHouse has them."""
+"""The model's rows as the optimizer reads them from ClickHouse."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,10 @@ from clickhouse_driver import Client
 from spillway_optimizer.clients.history import History
 
 pytestmark = pytest.mark.component
+# Values that no row can have.
 NONE = (math.nan, math.inf, -math.inf, -1e300, 1e300)
-# By table: its time, what each row is of, the column that is wrong, and a value that can be.
+# By table: the column of its time, the values of other columns, the column that gets impossible
+# values, and a possible value of it.
 TABLES = {
     "curves": ("fitted_at", {"service": "shop", "class": "shop GET /", "b_ms": 2.0, "norm_weight": 1.0}, "a_ms", 3.0),
     "capacities": ("measured_at", {"cluster": "west", "service": "shop"}, "capacity_rps", 50.0),
@@ -22,7 +24,10 @@ TABLES = {
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_row_that_cannot_be_hides_no_row_before_it(backends, table):
-    """Whoever may write the table writes values of no world after a good one: the good one goes on being the newest."""
+    """Impossible values are written after a good one, by somebody who may write the table.
+
+    The good row remains the newest that is read.
+    """
     at, of, column, good = TABLES[table]
     url, now = backends[2].url, datetime.now(UTC)
     client, history = Client.from_url(url), History(url)
@@ -38,8 +43,12 @@ def test_a_row_that_cannot_be_hides_no_row_before_it(backends, table):
 
 
 def test_a_measured_capacity_goes_before_one_that_is_assumed_since(backends):
-    """A load that varies little tells no capacity. Were the assumed one taken, the cluster would be on a ramp of what it
-    serves, get less, serve less, and so on."""
+    """An assumed capacity does not replace an older measured one.
+
+    No capacity can be measured while the load varies little. If the assumed capacity were used
+    then, it would be on a ramp that starts at the served rate. The cluster would get less load,
+    serve less, and so on.
+    """
     url, now = backends[2].url, datetime.now(UTC)
     client, history = Client.from_url(url), History(url)
     client.execute("TRUNCATE TABLE capacities")

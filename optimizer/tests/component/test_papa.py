@@ -12,13 +12,17 @@ pytestmark = pytest.mark.component
 
 
 def test_papa_keeps_what_helps_and_rolls_back_what_does_not(world):
-    """East's backend is slower than predicted, west's faster: PAPA moves weight to west. While every step
-    towards west lowers what users feel it is kept; once it does not, it is rolled back. It proposes its rule alone."""
+    """PAPA moves weight to west, and proposes only that rule.
+
+    East's backend is slower than predicted, and west's is faster. While each step towards west
+    lowers the latency that users observe, the step is kept. Once it does not, the step is rolled
+    back.
+    """
     world.publishing = True
     helps = True
 
     def feel(ruleset: Ruleset) -> None:
-        # Users feel the west share of gateway's calls, for better or worse.
+        # The latency that users observe rises, or falls, with east's share of gateway's calls.
         away = west(ruleset, "gateway").get("east", 0) / 10_000
         for cluster in CLUSTERS:
             demand = world.model["demand"][cluster]["gateway GET /items/{id}"]

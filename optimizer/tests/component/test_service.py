@@ -1,4 +1,4 @@
-"""The optimizer as a process, against real Redis, NATS and ClickHouse."""
+"""The optimizer as a process, with real Redis, NATS and ClickHouse."""
 
 import re
 import time
@@ -22,9 +22,12 @@ BACKEND = "backend GET /items/{id}"
 
 
 def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_policy(world):
-    """One life of the service: a sound proposal in JetStream, its row in ClickHouse, a renewal with a newer
-    window, a policy switch at once, an unknown policy ignored, and SIGTERM, which gives the
-    lease back."""
+    """One run of the process, from its first proposal to SIGTERM.
+
+    The first proposal is correct, and is in JetStream with its row in ClickHouse. A renewal has a
+    newer input window. A change of policy takes effect at once, and an unknown policy is ignored.
+    SIGTERM gives the lease back.
+    """
     world.publishing = True
     with world.process("run") as process:
         first = eventually(world.proposals, "a proposal")[0]
@@ -56,7 +59,7 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
 
 
 def told(metrics: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """All samples once the prediction's error is among them, else none."""
+    """Returns all samples once they include the error of the prediction, else {}."""
     return metrics if ("spillway_optimizer_prediction_error_ratio", "") in metrics else {}
 
 
@@ -65,8 +68,11 @@ def by_policy(world, policy: str) -> list:
 
 
 def test_stale_boards_are_refused_and_said_so(world):
-    """Telemetry a minute old: solve after solve is refused in a row that names the board, nothing is proposed,
-    and it recovers once the boards are fresh."""
+    """The telemetry is a minute old.
+
+    Every solve is refused, with a row that names the board, and nothing is proposed. Proposals
+    begin once the boards are fresh.
+    """
     world.age_s = 60
 
     def refusals() -> int:
@@ -81,8 +87,11 @@ def test_stale_boards_are_refused_and_said_so(world):
 
 
 def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
-    """Of three curves of a class the newest is read; what is older than an hour does not count at all. Of a pair of
-    clusters the newest minute of the last day is remembered."""
+    """Of several curves of one class, the newest one is read.
+
+    Curves that are older than an hour are ignored. Of a pair of clusters, the newest minute of the
+    last day is read.
+    """
     now = datetime.now(UTC)
     row = next(r for r in world.model["curves"] if r["class"] == BACKEND)
     rows = [
@@ -111,7 +120,7 @@ def test_only_the_newest_rows_of_the_last_hour_are_the_model(world):
 
 
 def test_a_service_that_leaves_its_heartbeat_leaves_the_rules(world):
-    """East's backend is drained: the next proposal sends nothing there."""
+    """East's backend is drained, and the next proposal sends nothing there."""
     world.publishing = True
     with world.process("run"):
         eventually(world.proposals, "a proposal")
@@ -126,8 +135,11 @@ def test_a_service_that_leaves_its_heartbeat_leaves_the_rules(world):
 
 
 def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_one(world, tmp_path):
-    """Two applications; a heavy class of one loses its curve: its rules are renewed as they are, with the reason in
-    the rule and in its row; the other application's rules go on being solved for."""
+    """Of two applications, one loses the curve of a class with much load.
+
+    Its rules are renewed unchanged, with the reason in the rules and in the row. The other
+    application's rules are still solved for.
+    """
     (tmp_path / "topology.yaml").write_text(two_applications.topology_text())
     world.model = two_applications.document()
     world.placed = dict.fromkeys(world.placed, two_applications.SERVICES)

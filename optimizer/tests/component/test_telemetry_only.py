@@ -1,4 +1,7 @@
-"""Relays without Envoys, against real Redis, NATS and ClickHouse: shadow mode of a mesh that only sends telemetry."""
+"""Relays without Envoys: shadow mode of a mesh that only sends telemetry.
+
+Redis, NATS and ClickHouse are real.
+"""
 
 import re
 
@@ -15,8 +18,11 @@ ROWS = """
 
 
 def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(world):
-    """Heartbeats list no Envoy and nothing is published. Proposals go on being made, and every row prices them beside
-    local-first: west is near its capacity, so sending some away saves time for some egress."""
+    """Heartbeats list no Envoy, and nothing is published.
+
+    Proposals continue, and every row states the prices of the proposal and of local-first. West is
+    near its capacity, so sending some requests away saves time and costs some egress.
+    """
     for services in world.placed.values():
         services.clear()
     with world.process("run") as process:
@@ -24,7 +30,7 @@ def test_telemetry_alone_makes_proposals_and_says_what_they_would_gain(world):
         wanted = {"proposed", "renewed"}
         eventually(lambda: wanted <= {o for o, _, _ in world.solves()}, "rows", seen=world.solves)
     refused = [reason for outcome, _, reason in world.solves() if outcome == "refused"]
-    # On a busy machine boards may be late; no refusal is for want of a place.
+    # On a busy machine the boards may be late. No refusal has a missing placement as its reason.
     assert all(
         re.match("nothing is known now|demand: no board has requests", reason) for reason in refused
     ), refused

@@ -1,4 +1,7 @@
-"""What changes between two periods is acted upon at once; a leader that lost its lease is not heard."""
+"""Changes between two periods take effect at once, and an earlier leader is refused.
+
+The earlier leader has lost its lease.
+"""
 
 import asyncio
 import contextlib
@@ -22,14 +25,14 @@ from spillway_optimizer.clients.proposals import Proposals
 pytestmark = pytest.mark.component
 
 ENTRY, BACKEND = "gateway GET /items/{id}", "backend GET /items/{id}"
-# Longer than any test: what happens meanwhile is not the period's doing.
+# A period longer than any test, so that no solve in a test is due to the period.
 SELDOM = {"SPILLWAY_OPTIMIZER_PERIOD_S": "1000", "SPILLWAY_OPTIMIZER_MIN_INTERVAL_S": "0.2"} | LEASE
 TRIGGERS = "SELECT DISTINCT trigger FROM solves WHERE outcome != 'refused'"
 
 
 @contextlib.contextmanager
 def publisher(world):
-    """The real one, as a process."""
+    """Runs the real publisher as a process."""
     port, key = servers.free_port(), world.folder / "signing.key"
     signing = Ed25519PrivateKey.generate()
     key.write_bytes(signing.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -56,24 +59,30 @@ def publisher(world):
 
 
 def answers(port: int) -> bool:
+    """Whether /healthz at this port answers with success."""
     with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
         return True
     return False
 
 
 async def say(nats_url: str, ruleset: Ruleset) -> None:
+    """Publishes a ruleset as a proposal of the optimizer."""
     proposals = Proposals(nats_url, "optimizer")
     await proposals.publish(ruleset)
     await proposals.close()
 
 
 def triggers(world) -> set[str]:
+    """Returns the triggers of all solves that were not refused."""
     return {trigger for (trigger,) in world.clickhouse.execute(TRIGGERS)}
 
 
 def test_load_placement_policy_and_guardrails_are_followed_at_once(world, tmp_path):
-    """With a period of a quarter of an hour: each change has its proposal, and its row that names the trigger; a
-    wrong guardrail file is said and changes nothing."""
+    """The period is a quarter of an hour.
+
+    Each change still leads to a proposal, and to a row that names the trigger. A wrong guardrail
+    file is reported and changes nothing.
+    """
     world.publishing = True
     guardrails = tmp_path / "guardrails.yaml"
     guardrails.write_text("{}")
@@ -108,7 +117,10 @@ def test_load_placement_policy_and_guardrails_are_followed_at_once(world, tmp_pa
 
 
 def test_a_class_that_denials_leave_nowhere_is_closed_and_the_rest_goes_on(world, tmp_path):
-    """No rule leads to a denied cluster, also not where that leaves none at all; the row says what is closed."""
+    """No rule leads to a denied cluster, even if a class then has no destination.
+
+    The row names the class that is closed.
+    """
     guardrails = tmp_path / "guardrails.yaml"
     guardrails.write_text(f'denied_destinations: [{{traffic_class: "{BACKEND}", clusters: [west, east]}}]')
     with world.process("run", SPILLWAY_GUARDRAILS=str(guardrails)) as process:
@@ -120,8 +132,10 @@ def test_a_class_that_denials_leave_nowhere_is_closed_and_the_rest_goes_on(world
 
 
 def test_a_row_tells_the_terms_of_the_objective(world):
-    """Compute, network, egress and failures sum up to the objective, the bound lies below the solution, and what
-    extraction lost is next to nothing."""
+    """Compute, network, egress and failures sum up to the objective.
+
+    The bound is not above the solution. The losses of extraction are almost zero.
+    """
     columns = (
         "compute_usd_per_hour + network_usd_per_hour + egress_usd_per_hour + failure_usd_per_hour, objective_usd_per_hour, "
         "solution_usd_per_hour, bound_usd_per_hour, merging_loss, rounding_loss, binding, duration_ms, input_window"
@@ -139,8 +153,11 @@ def test_a_row_tells_the_terms_of_the_objective(world):
 
 
 def test_a_leader_that_was_stopped_past_its_lease_is_not_heard(world):
-    """SIGSTOP of the leader, a standby takes over under a larger token, SIGCONT: the old leader stands by. Its
-    late word, sent again under its token, is refused by a publisher; the new leader's are published."""
+    """The leader is stopped with SIGSTOP, and a standby takes over with a larger token.
+
+    After SIGCONT, the old leader stands by. A late proposal with its token is refused by the
+    publisher. The new leader's proposals are published.
+    """
     token = {}
     with world.process("run", SPILLWAY_POLICY="spillway") as leader:
         token["old"] = eventually(world.proposals, "a proposal", seen=leader.tail)[0].fencing_token
@@ -154,7 +171,7 @@ def test_a_leader_that_was_stopped_past_its_lease_is_not_heard(world):
             finally:
                 os.kill(leader.popen.pid, signal.SIGCONT)
             eventually(lambda: "standing by" in leader.log.read_text(), "the old leader standing by")
-            # Stopped between looking at its lease and sending, the old leader said one thing more.
+            # As if the old leader was stopped between checking its lease and sending a proposal.
             news = [proposal for proposal in world.proposals() if proposal.policy == "local"][-1]
             token["new"] = news.fencing_token
             assert token["new"] > token["old"] > 0

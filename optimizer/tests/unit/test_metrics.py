@@ -31,7 +31,7 @@ def _samples(exposition) -> dict[tuple[str, str], float]:
 
 
 def test_metrics_and_the_reference_agree():
-    """The listener serves exactly the families of the table in REFERENCE.md, even before any solve."""
+    """The listener serves exactly the families in REFERENCE.md, even before any solve."""
     port = servers.free_port()
     health = Health(f"127.0.0.1:{port}", Counter(), _exposition(States(logging.getLogger("test"))))
     try:

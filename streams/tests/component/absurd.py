@@ -1,4 +1,4 @@
-"""Spans that nobody should send, one oddity each, as requests of their own. Pure."""
+"""Export requests with one span each that is odd in one way, and one huge trace. Pure."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +12,8 @@ _MEGABYTE = 1_000_000
 
 
 def _times(start: Callable[[int], int], end: Callable[[int], int]) -> Callable[[Span], None]:
+    """Returns a change that sets start and end, both computed from the span's start (Unix ns)."""
+
     def change(span: Span) -> None:
         now = span.start_time_unix_nano
         span.start_time_unix_nano, span.end_time_unix_nano = start(now), end(now)
@@ -20,6 +22,8 @@ def _times(start: Callable[[int], int], end: Callable[[int], int]) -> Callable[[
 
 
 def _sets(**fields: object) -> Callable[[Span], None]:
+    """Returns a change that sets these fields of the span."""
+
     def change(span: Span) -> None:
         for name, value in fields.items():
             setattr(span, name, value)
@@ -28,7 +32,7 @@ def _sets(**fields: object) -> Callable[[Span], None]:
 
 
 def _attribute(key: str, **value: object) -> Callable[[Span], None]:
-    """Instead of the span's own attribute of that name."""
+    """Returns a change that replaces the span's attribute of this name."""
 
     def change(span: Span) -> None:
         kept = [one for one in span.attributes if one.key != key]
@@ -41,6 +45,7 @@ def _attribute(key: str, **value: object) -> Callable[[Span], None]:
     return change
 
 
+# By name: the change that makes a good span odd.
 ODDITIES: dict[str, Callable[[Span], None]] = {
     "negative duration": _times(lambda now: now, lambda now: now - 5_000_000),
     "year 1970": _times(lambda _: 1_000, lambda _: 2_000_000),
@@ -72,19 +77,24 @@ ODDITIES: dict[str, Callable[[Span], None]] = {
 
 
 def days_ago(days: int) -> Callable[[Span], None]:
-    """A span of another day."""
+    """Returns a change that moves the span back by this many days and makes it 1 ms long."""
     earlier = days * 86_400 * 10**9
     return _times(lambda now: now - earlier, lambda now: now - earlier + 1_000_000)
 
 
-# What has no kind that anybody knows is work inside a service: no call, and nothing wrong with it.
+# Oddities that give neither a call nor a dead letter. A span of an unknown kind counts as work
+# inside a service, which is valid.
 INSIDE = {"kind 77"}
 
 
 def request(
     number: int, change: Callable[[Span], None], service: str
 ) -> tuple[bytes, ExportTraceServiceRequest]:
-    """The span id, before it was changed, and the request; `number` tells spans apart."""
+    """Returns the id of a span and a request with this span, after `change`.
+
+    `number` makes the span's ids unique. If `change` empties the span id, the original id is
+    returned.
+    """
     found = ExportTraceServiceRequest()
     span = _scope(found, service).spans.add()
     _fill(span, number, b"\7" * 8 + number.to_bytes(8, "big"))
@@ -94,7 +104,10 @@ def request(
 
 
 def huge_trace(spans: int, each: int, service: str) -> Iterator[ExportTraceServiceRequest]:
-    """One trace in messages of so many spans; the span that called them all never comes."""
+    """Yields the messages of one trace of `spans` spans, with `each` spans per message.
+
+    The parent of all these spans is never sent.
+    """
     for first in range(0, spans, each):
         found = ExportTraceServiceRequest()
         scope = _scope(found, service)

@@ -1,4 +1,4 @@
-"""What tests and benchmarks ask of a broker beside sending: offsets of groups, and making a topic be read again."""
+"""Kafka operations of tests and benchmarks: topics, messages, and offsets of consumer groups."""
 
 import asyncio
 import time
@@ -16,7 +16,10 @@ from spillway_lab.testing.waiting import WAIT_S
 
 
 def create(kafka: str, topics: dict[str, int], **settings: str) -> None:
-    """Topics with so many partitions; settings with '_' for '.' in their names."""
+    """Creates topics, given as their names and numbers of partitions.
+
+    `settings` apply to all of them. Their names have "_" in place of ".".
+    """
 
     async def work(admin: AIOKafkaAdminClient) -> None:
         config = {name.replace("_", "."): value for name, value in settings.items()}
@@ -28,7 +31,7 @@ def create(kafka: str, topics: dict[str, int], **settings: str) -> None:
 
 
 def alter(kafka: str, topic: str, **settings: str) -> None:
-    """Changes settings of a topic; names as in `create`."""
+    """Changes settings of a topic. The settings' names are written as in `create`."""
 
     async def work(admin: AIOKafkaAdminClient) -> None:
         config = {name.replace("_", "."): value for name, value in settings.items()}
@@ -38,12 +41,15 @@ def alter(kafka: str, topic: str, **settings: str) -> None:
 
 
 def expand(kafka: str, topic: str, partitions: int) -> None:
-    """A topic has so many partitions from now on."""
+    """Raises a topic's number of partitions to `partitions`."""
     _with_admin(kafka, lambda admin: admin.create_partitions({topic: NewPartitions(partitions)}))
 
 
 def delete(kafka: str, topics: Iterable[str]) -> None:
-    """Deletes topics that are there, with what groups have committed of them."""
+    """Deletes those of the topics that exist, and the offsets that groups have committed for them.
+
+    Returns when the broker no longer lists these topics.
+    """
 
     async def work(admin: AIOKafkaAdminClient) -> None:
         existing = set(await admin.list_topics())
@@ -63,7 +69,10 @@ def send(
     partition: int | None = None,
     headers: dict[str, bytes] | None = None,
 ) -> list[int]:
-    """Sends each as a message of its own, to any partition unless it is named; their offsets."""
+    """Sends each payload as a message of its own and returns the messages' offsets.
+
+    Without `partition`, the producer chooses a partition for each message.
+    """
 
     async def run() -> list[int]:
         async with AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=8_000_000) as producer:
@@ -79,7 +88,7 @@ def send(
 
 
 def read(kafka: str, topic: str) -> list:
-    """Every record that a topic holds now."""
+    """Returns every record that a topic holds at the time of the call."""
 
     async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> list:
         consumer.assign(partitions)
@@ -95,7 +104,7 @@ def read(kafka: str, topic: str) -> list:
 
 
 def committed(kafka: str, group: str, topic: str) -> dict[int, int]:
-    """What a group has committed, by partition."""
+    """Returns the offsets that a group has committed for a topic, by partition."""
 
     async def work(admin: AIOKafkaAdminClient) -> dict[int, int]:
         while True:
@@ -103,14 +112,14 @@ def committed(kafka: str, group: str, topic: str) -> dict[int, int]:
                 offsets = await admin.list_consumer_group_offsets(group)
                 break
             except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError):
-                await asyncio.sleep(0.2)  # a broker that has just begun
+                await asyncio.sleep(0.2)  # the broker has just started
         return {tp.partition: found.offset for tp, found in offsets.items() if tp.topic == topic}
 
     return _with_admin(kafka, work)
 
 
 def ends(kafka: str, topic: str) -> dict[int, int]:
-    """End offset of every partition of a topic; {} when there is no such topic."""
+    """Returns the end offset of every partition of a topic, or {} if the topic does not exist."""
 
     async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> dict[int, int]:
         return {tp.partition: end for tp, end in (await consumer.end_offsets(partitions)).items()}
@@ -119,7 +128,10 @@ def ends(kafka: str, topic: str) -> dict[int, int]:
 
 
 def lag(kafka: str, group: str, topic: str) -> int | None:
-    """Messages of a topic that a group has not acknowledged; None before it has acknowledged any."""
+    """Returns the number of messages of a topic that a group has not acknowledged.
+
+    Returns None before the group has acknowledged any message.
+    """
     done = committed(kafka, group, topic)
     if not done:
         return None
@@ -127,7 +139,10 @@ def lag(kafka: str, group: str, topic: str) -> int | None:
 
 
 def rewind(kafka: str, group: str, topic: str) -> None:
-    """A group that nobody is in reads a topic again from its beginning."""
+    """Makes a group read a topic again from its beginning.
+
+    The group must have no members. Raises CommitFailedError if it still has one after WAIT_S.
+    """
 
     async def work(consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
@@ -135,7 +150,8 @@ def rewind(kafka: str, group: str, topic: str) -> None:
         while True:
             try:
                 return await consumer.commit(beginnings)
-            except CommitFailedError:  # a worker that had no time to leave is a member until its session ends
+            except CommitFailedError:
+                # A worker that ended without leaving the group is a member until its session ends.
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(0.2)

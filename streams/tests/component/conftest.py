@@ -1,4 +1,7 @@
-"""Real Kafka, Redis and ClickHouse, one of each per file of tests (none hears another), and jobs as real processes."""
+"""Real Kafka, Redis and ClickHouse servers for component tests, and jobs as real processes.
+
+Each test file has servers of its own, so that files do not see each other's data.
+"""
 
 import json
 import os
@@ -54,13 +57,14 @@ def clickhouse(clickhouse_url: str) -> Iterator[Client]:
 
 @dataclass
 class Job:
-    """A running `python -m spillway_streams NAME`."""
+    """A running process of `python -m spillway_streams NAME`."""
 
     process: subprocess.Popen
     health: str
     log: Path
 
     def state(self) -> dict:
+        """Returns the answer of /healthz. A failed connection is a problem of `health`."""
         try:
             with urllib.request.urlopen(self.health, timeout=2) as answer:
                 return json.load(answer)
@@ -70,7 +74,10 @@ class Job:
             return {"ready": False, "problems": {"health": str(error)}, "counters": {}, "gauges": {}}
 
     def counters(self) -> dict[str, int]:
-        """Asked until it answers: no answer is not "nothing counted"."""
+        """Returns the job's counters.
+
+        Asks until the endpoint answers, because no answer does not mean that nothing was counted.
+        """
 
         def answer() -> dict | None:
             state = self.state()
@@ -79,7 +86,10 @@ class Job:
         return eventually(answer, "an answer of the health endpoint", seen=self.tail)["counters"]
 
     def metrics(self) -> dict[tuple[str, ...], float]:
-        """Samples of /metrics: (name without its prefix, values of labels in order of the labels' names)."""
+        """Returns the samples of /metrics.
+
+        A key is the name without its prefix, then the labels' values in order of the labels' names.
+        """
         with urllib.request.urlopen(self.health.replace("/healthz", "/metrics"), timeout=30) as answer:
             families = text_string_to_metric_families(answer.read().decode())
         return {
@@ -89,13 +99,16 @@ class Job:
         }
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Returns the end of the job's log."""
         return self.log.read_text()[-3000:]
 
 
 @contextmanager
 def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
-    """Starts a job; at the end it must obey SIGTERM."""
+    """Runs a job until the block ends.
+
+    Fails the test if the job does not end within STOP_S of SIGTERM.
+    """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     own = {"SPILLWAY_STATE_DIR": str(folder / "state"), "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"}
@@ -119,7 +132,7 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
 
 @pytest.fixture
 def send(kafka: str) -> Callable[..., list[int]]:
-    """broker.send to the file's broker."""
+    """Provides broker.send for this file's broker."""
     return partial(broker.send, kafka)
 
 
@@ -130,7 +143,10 @@ def _run_job() -> Callable[..., object]:
 
 @pytest.fixture
 def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Iterator[Callable[..., Job]]:
-    """Starts jobs against the shared servers: jobs("exclusive", SPILLWAY_WINDOW="1")."""
+    """Provides a function that starts jobs: jobs("exclusive", SPILLWAY_WINDOW="1").
+
+    The jobs use this file's servers. The function returns when the job is ready.
+    """
     with ExitStack() as running:
 
         def start(name: str, **environment: str) -> Job:
@@ -138,7 +154,7 @@ def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Ite
                 "SPILLWAY_KAFKA": kafka,
                 "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
                 "SPILLWAY_REDIS_URL": redis_url,
-                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans themselves
+                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
             }
             job = running.enter_context(run_job(name, tmp_path, **servers | environment))
             eventually(lambda: job.state()["ready"], f"{name} ready", seen=job.tail)

@@ -1,4 +1,4 @@
-"""Servers and workers of the streams that are killed and started again while spans are sent."""
+"""Servers and workers of streams that are killed and started again while spans are sent."""
 
 import asyncio
 import json
@@ -23,8 +23,9 @@ from spillway_lab.testing.waiting import WAIT_S
 from truth import World
 
 PARTITIONS = 4
-# Far shorter than in production, so that what is forgotten and committed moves on while the test runs.
+# Much shorter than in production, so that workers forget traces and commit offsets during a test.
 HORIZON = {"SPILLWAY_WINDOW": "4", "SPILLWAY_HOLD": "6", "SPILLWAY_LIFE": "10", "SPILLWAY_REMEMBER": "10"}
+# The topics that each job reads.
 _INPUTS = {
     "exclusive": [names.KAFKA_TOPIC_OTLP_SPANS],
     "classify": [names.KAFKA_TOPIC_CALLS, names.KAFKA_TOPIC_EDGES],
@@ -36,7 +37,7 @@ JOBS = tuple(_INPUTS)
 
 @dataclass
 class Mesh:
-    """Own Kafka, ClickHouse and Redis, and any number of workers of each job."""
+    """Kafka, ClickHouse and Redis of its own, and any number of workers of each job."""
 
     folder: Path
     workers: dict[str, list[Server]] = field(default_factory=lambda: {job: [] for job in JOBS})
@@ -53,16 +54,16 @@ class Mesh:
             for worker in workers:
                 worker.kill()
         for server in (self.kafka, self.clickhouse, self.redis):
-            server.kill()  # whose data nobody reads again
+            server.kill()  # nobody reads its data again
         self._stack.close()
 
     def start_all(self) -> None:
-        """A worker of each job, all at once."""
+        """Starts one worker of each job, all at the same time."""
         with ThreadPoolExecutor(len(JOBS)) as pool:
             list(pool.map(self.start, JOBS))
 
     def start(self, job: str) -> Server:
-        """One more worker of a job; returns once it is ready."""
+        """Starts one more worker of a job and returns it when it is ready."""
         port, number = free_port(), len(list(self.folder.glob(f"{job}-*.log")))
         worker = Server(
             url=f"http://127.0.0.1:{port}/healthz",
@@ -73,7 +74,7 @@ class Mesh:
                 "SPILLWAY_KAFKA": self.kafka.url,
                 "SPILLWAY_CLICKHOUSE_URL": self.clickhouse.url,
                 "SPILLWAY_REDIS_URL": self.redis.url,
-                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans themselves
+                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
                 "SPILLWAY_STATE_DIR": str(self.folder / f"{job}-{number}"),
                 "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
                 "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),
@@ -85,24 +86,27 @@ class Mesh:
         return worker
 
     def drop(self, job: str, worker: Server) -> None:
-        """SIGKILL, and it does not come back."""
+        """Kills a worker with SIGKILL and does not start it again."""
         worker.kill()
         self.workers[job].remove(worker)
 
     def counters(self, job: str) -> dict[str, int]:
-        """What the workers of a job have counted since they started."""
+        """Returns the sums of the counters of a job's workers, each since its start."""
         total: Counter[str] = Counter()
         for worker in self.workers[job]:
             try:
                 answer = urllib.request.urlopen(worker.url, timeout=WAIT_S)
             except urllib.error.HTTPError as unready:
-                answer = unready  # it counts all the same
+                answer = unready  # a worker that is not ready has counters too
             with answer:
                 total.update(json.load(answer)["counters"])
         return total
 
     def replay(self, topics: list[str], jobs: tuple[str, ...]) -> None:
-        """The jobs are stopped and read these topics again from their beginnings."""
+        """Makes the jobs read these topics again from the beginning.
+
+        Stops the jobs' workers, rewinds their groups and starts the workers again.
+        """
         for job in jobs:
             for worker in self.workers[job]:
                 worker.stop()
@@ -112,16 +116,17 @@ class Mesh:
                 worker.start()
 
     def tails(self) -> str:
-        """The end of every worker's log."""
+        """Returns the end of every worker's log."""
         return "\n".join(
             f"--- {log.name}\n{log.read_text()[-1500:]}" for log in sorted(self.folder.glob("*-*.log"))
         )
 
 
 class Sender:
-    """Sends traces of a world from a thread, a chunk at a time, each to one partition, until it is stopped.
+    """Sends traces of a world from a thread until the block ends.
 
-    What must come out is known only once a chunk is acknowledged: `truth` is read after `stop`.
+    It sends one chunk of traces at a time, each chunk to one partition. Read the world's `truth`
+    only after the block, because only then are all its traces acknowledged.
     """
 
     _TRACES, _PIECES, _PAUSE_S = 12, 3, 0.1
@@ -139,14 +144,21 @@ class Sender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends after every partition had the same number of chunks."""
+        """Stops once every partition has received the same number of chunks.
+
+        Raises the thread's failure, if there is one.
+        """
         self._over.set()
         self._thread.join()
         if self._failure:
             raise self._failure
 
     def between_chunks(self) -> threading.Lock:
-        """Held: no trace is half sent. A broker that is away would tear a trace apart, in time."""
+        """Returns a lock that is free between chunks.
+
+        While a test holds it, no trace is half sent. A broker that went away in the middle of a
+        trace would delay a part of its spans.
+        """
         return self._between
 
     async def _run(self) -> None:
@@ -164,7 +176,8 @@ class Sender:
     async def _chunk(self, producer: AIOKafkaProducer, partition: int) -> None:
         with self._between:
             traces = [self._world.trace(int(time.time() * 1e6)) for _ in range(self._TRACES)]
-            # All at once: were one of them to wait for a busy broker, its trace would be closed without it.
+            # All messages are sent at once. If one of them waited for a busy broker, its traces
+            # would be closed without its spans.
             sent = [
                 await producer.send(
                     names.KAFKA_TOPIC_OTLP_SPANS, request.SerializeToString(), partition=partition

@@ -1,4 +1,4 @@
-"""What ClickHouse holds against a known truth, row by row and sum by sum."""
+"""Compares the contents of ClickHouse with a known truth, row by row and sum by sum."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,8 @@ _EDGE_PARTS = """SELECT toUnixTimestamp(at), source_cluster, source_class, clust
 _NETWORK_PARTS = """SELECT toUnixTimestamp(at), source_cluster, destination_cluster, bucket, sum(calls), sum(time_us)
     FROM network_parts FINAL GROUP BY 1, 2, 3, 4"""
 
-# Table: query, how many of its columns are the identity, and what they must be.
+# By table: its query, the number of leading columns that identify a row, and the function that
+# computes the expected rows.
 Question = tuple[str, int, Callable[[Truth], dict[tuple, tuple]]]
 QUESTIONS: dict[str, Question] = {
     "calls": (_CALLS, 2, lambda truth: truth.calls),
@@ -32,8 +33,11 @@ QUESTIONS: dict[str, Question] = {
 
 
 def differences(url: str, truth: Truth, without: str = "") -> dict[str, str]:
-    """Table -> what is wrong with it; {} when all is as it must be. The tables hold nothing else, except rows of
-    classes that begin with `without`."""
+    """Returns a description of what is wrong with each table. {} if all tables are correct.
+
+    A table must contain only rows of the truth. Rows with a value that begins with `without` are
+    ignored.
+    """
     client = Client.from_url(url)
     try:
         found = {}
@@ -65,7 +69,7 @@ def _difference(expected: dict[tuple, tuple], rows: dict[tuple, tuple]) -> str:
 
 
 def _equal(expected: tuple, row: tuple) -> bool:
-    """Numbers to nine digits: sums of fractions depend on their order."""
+    """Compares floats to nine digits, because sums of fractions depend on their order."""
     return all(
         math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(a, float) else a == b
         for a, b in zip(expected, row, strict=True)

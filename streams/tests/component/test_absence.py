@@ -1,4 +1,4 @@
-"""Servers that are away at start or while running, and a second worker."""
+"""Servers that are away at the start or while a job runs, and a second worker."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,12 +15,16 @@ from spillway_streams.recorded import jaeger
 
 
 def _payloads(files, cluster: str, first: int, n: int) -> list[bytes]:
-    """A message per trace: sent without a key, so many that no partition stays empty."""
+    """Returns one message per trace.
+
+    They are sent without a key, and are so many that no partition stays empty.
+    """
     found = jaeger.in_time_order(jaeger.read(files[0]))[first : first + n]
     return [batch.SerializeToString() for trace in found for batch in jaeger.batches([trace], cluster)]
 
 
 def _stored(url: str, cluster: str) -> int:
+    """Returns how many distinct calls of a cluster are stored, or -1 if ClickHouse is away."""
     client = Client.from_url(url)
     try:
         sql = "SELECT uniqExact(trace_id, span_id) FROM calls WHERE cluster = %(c)s"
@@ -34,9 +38,13 @@ def _stored(url: str, cluster: str) -> int:
 
 @pytest.mark.timeout(420)
 def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
-    """ClickHouse absent at start, killed while spans come, then Kafka killed: the health endpoint names who is missing,
-    also that of a job that sends nothing and of a worker more than there are partitions; a worker ends when it is told
-    to, and after each return every call is stored."""
+    """The health endpoint names the server that is missing, and no call is lost.
+
+    ClickHouse is absent at the start and is killed while spans arrive. Then Kafka is killed. The
+    missing server is also named by a job that sends nothing, and by workers beyond the number of
+    partitions. A worker ends on SIGTERM while Kafka is away. After each return, every call is
+    stored.
+    """
     with ExitStack() as servers:
         kafka = servers.enter_context(kafka_process(tmp_path))
         clickhouse = servers.enter_context(clickhouse_process(tmp_path))
@@ -85,13 +93,14 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
 def test_a_second_worker_takes_its_share_and_its_leaving_loses_nothing(
     jobs, send, clickhouse_url, hotel_reservation
 ):
-    """Workers join and leave while spans come: every call is stored."""
+    """Workers join and leave while spans arrive, and every call is stored."""
     first = jobs("exclusive")
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 100, 40))
     second = jobs("exclusive")
 
     def second_takes_some() -> bool:
-        # Sent until it does: the first one may take all until partitions are given anew.
+        # Sends until it does, because the first worker may take everything until partitions are
+        # reassigned.
         send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation, "shared", 140, 40))
         return second.counters().get("calls", 0) > 0
 

@@ -1,5 +1,8 @@
-"""`admit` on a real Kafka: messages of each cluster's topics reach the topics of all clusters once, unchanged, in order,
-under the cluster of their topic; and what is wrong with one cluster's topics holds up that cluster alone."""
+"""The job `admit` with a real Kafka.
+
+Messages of each cluster's topics reach the topics of all clusters once, unchanged, in order, and
+under the cluster of their topic. A problem with one cluster's topics delays that cluster only.
+"""
 
 import asyncio
 import itertools
@@ -26,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """As in production no topic appears because somebody asked for it."""
+    """A broker that does not create topics automatically, as in production."""
     server = kafka_server_of(tmp_path_factory.mktemp("kafka"))
     with Path(server.environment["KAFKA_CONFIG"]).open("a") as settings:
         settings.write("auto.create.topics.enable=false\n")
@@ -36,14 +39,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def topics(kafka: str) -> None:
-    """The topics of the clusters west and east; south's and north's are not there."""
+    """Creates the topics of west, east and stranger. South and north have no topics yet."""
     of = [f"{topic}.{cluster}" for topic in (SPANS, METRICS) for cluster in ("west", "east", "stranger")]
     broker.create(kafka, dict.fromkeys([SPANS, METRICS, *of], PARTITIONS))
 
 
 @pytest.fixture
 def admit(kafka: str, tmp_path: Path, run_job: Callable) -> Callable:
-    """Starts a worker: with admit() as job."""
+    """Starts a worker: `with admit() as job`."""
     numbers = itertools.count()
 
     @contextmanager
@@ -57,7 +60,10 @@ def admit(kafka: str, tmp_path: Path, run_job: Callable) -> Callable:
 
 
 def admitted(kafka: str, topic: str = SPANS) -> dict[tuple[str, int], list[tuple[bytes, int]]]:
-    """Values and offsets that the headers tell, by (cluster of the header, partition), in order of the log."""
+    """Returns the admitted values, each with the offset that its header names.
+
+    Keys are the header's cluster and the partition. The values are in the order of the log.
+    """
     found = defaultdict(list)
     for record in broker.read(kafka, topic):
         told = dict(record.headers)
@@ -71,13 +77,14 @@ def values(kafka: str, cluster: str, partition: int, topic: str = SPANS) -> list
 
 
 def arrives(kafka: str, job, cluster: str, partition: int, value: bytes, topic: str = SPANS) -> None:
+    """Waits until the value is in the topic of all clusters, under this cluster and partition."""
     eventually(
         lambda: value in values(kafka, cluster, partition, topic), f"{value!r} of {cluster}", seen=job.tail
     )
 
 
 class Load:
-    """Sends numbered messages to every partition of clusters' topics from a thread, until the block ends."""
+    """Sends numbered messages to every partition of the clusters' topics until the block ends."""
 
     def __init__(self, kafka: str, clusters: tuple[str, ...]) -> None:
         self._kafka, self._clusters = kafka, clusters
@@ -105,8 +112,11 @@ class Load:
 
 
 def test_messages_keep_bytes_partition_and_order_under_their_topics_cluster(kafka: str, admit: Callable):
-    """Also what is no OTLP, nothing at all, or says that it is another's; a topic of a cluster that is not in the list
-    is not read."""
+    """The content of a message does not matter.
+
+    It may be invalid OTLP, empty, or name another cluster. A topic is not read if its cluster is
+    not in SPILLWAY_CLUSTERS.
+    """
     odd = [b"", b"\xff\xfe no OTLP", b"spillway.cluster=east", b"x" * 2_000_000]
     with admit() as job:
         for cluster, partition in (("stranger", 1), ("west", 1), ("east", 3)):
@@ -127,8 +137,11 @@ def test_messages_keep_bytes_partition_and_order_under_their_topics_cluster(kafk
 
 
 def test_nothing_is_lost_or_twice_when_workers_are_killed_under_load(kafka: str, admit: Callable):
-    """kill -9 at any moment, a second worker, and a successor that comes long after the commit: what was admitted
-    behind the last commit is found in the topic of all clusters, and not written again."""
+    """Workers are killed with SIGKILL at any moment, and another worker runs beside one of them.
+
+    A last worker starts long after the last commit. It finds in the topic of all clusters what was
+    admitted after that commit, and does not write it again.
+    """
     with Load(kafka, ("west", "east")) as load:
         with admit() as first:
             time.sleep(1.0)
@@ -150,9 +163,12 @@ def test_nothing_is_lost_or_twice_when_workers_are_killed_under_load(kafka: str,
 
 
 def test_what_is_wrong_with_a_clusters_topics_holds_up_that_cluster_alone(kafka: str, admit: Callable):
-    """East has a partition that the topic of all clusters lacks, south's topics appear, north's are of another size,
-    east's metrics are deleted: all the time west's messages arrive, of one and the same process, and what waited
-    arrives once it can."""
+    """West's messages arrive all the time, and the process never restarts.
+
+    Meanwhile east has a partition that the topic of all clusters lacks, south's topics are created,
+    north's topic has another number of partitions, and east's metrics topic is deleted. Messages
+    that had to wait arrive as soon as they can.
+    """
     with admit() as job:
         broker.create(kafka, {f"{SPANS}.south": PARTITIONS, f"{SPANS}.north": 2})
         broker.send(kafka, f"{SPANS}.south", [b"from the south"], 3)

@@ -1,5 +1,8 @@
-"""What nobody should send, to every topic that a job reads: a dead letter with its reason, or a value that was set
-right; never a crash, never a stall. Good spans behind it in the same partition come out to the span."""
+"""Input that nobody should send, on every topic that a job reads.
+
+It becomes a dead letter with its reason, or a row with corrected values. It never causes a crash or
+a stall. All good spans after it in the same partition are stored.
+"""
 
 import json
 import time
@@ -17,9 +20,9 @@ from truth import World
 
 SPANS, LETTERS = names.KAFKA_TOPIC_OTLP_SPANS, names.KAFKA_TOPIC_DEAD_LETTERS
 _BROKER_LIMIT = 4_194_304  # message.max.bytes of infra/kafka
-_ENVELOPE = 200  # of a record batch, at most
+_ENVELOPE = 200  # bytes that a record batch adds to its payload, at most
 _SETTLED_S = 240.0
-_POLL_S = 0.5  # an answer is many rows
+_POLL_S = 0.5  # each answer has many rows
 _HUGE = 100_000
 
 pytestmark = pytest.mark.timeout(900)
@@ -40,7 +43,7 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def nothing_gave_up(mesh: Mesh) -> Iterator[None]:
-    """No worker has ended, or begun afresh, because of what it read."""
+    """Checks after each test that no worker ended, or started afresh, because of its input."""
     yield
     for job, [worker] in mesh.workers.items():
         assert worker.process.poll() is None, f"{job} ended:\n{worker.log.read_text()[-3000:]}"
@@ -48,7 +51,10 @@ def nothing_gave_up(mesh: Mesh) -> Iterator[None]:
 
 
 def _good_comes_out(mesh: Mesh, world: World, without: str = "") -> None:
-    """Sends some traces to every partition, behind whatever is there, and waits for the truth."""
+    """Sends some good traces to every partition, and waits until all of them are stored.
+
+    They come after everything that is already in the partition.
+    """
     for partition in range(PARTITIONS):
         traces = [world.trace(int(time.time() * 1e6)) for _ in range(10)]
         payloads = [request.SerializeToString() for request in world.messages(traces, 2)]
@@ -64,7 +70,7 @@ def _good_comes_out(mesh: Mesh, world: World, without: str = "") -> None:
 
 
 def _letters(mesh: Mesh) -> list[tuple[tuple[str, int, int], dict[str, bytes], bytes]]:
-    """(topic, partition, offset), headers and value of every dead letter."""
+    """Returns (topic, partition, offset), headers and value of every dead letter."""
     found = []
     for record in broker.read(mesh.kafka.url, LETTERS):
         headers = dict(record.headers)
@@ -79,7 +85,7 @@ def _letters(mesh: Mesh) -> list[tuple[tuple[str, int, int], dict[str, bytes], b
 
 
 def _buried(mesh: Mesh, places: set[tuple[str, int, int]]) -> None:
-    """All of these messages are dead letters, sooner or later."""
+    """Waits until all of these messages are dead letters."""
 
     def missing() -> set:
         return places - {place for place, _, _ in _letters(mesh)}
@@ -90,8 +96,11 @@ def _buried(mesh: Mesh, places: set[tuple[str, int, int]]) -> None:
 
 
 def test_payloads_that_are_no_export(mesh: Mesh, world: World):
-    """Garbage, half a request, a length that lies, and garbage as large as the broker takes: each a dead letter;
-    one that would not fit with its headers is cut, and says how long it was."""
+    """Garbage, a cut request, a wrong length, and garbage as large as the broker takes.
+
+    Each becomes a dead letter. If a payload and its headers are too large together, the payload is
+    cut and a header states its original length.
+    """
     [whole] = world.messages([World(3).trace(1_767_225_600_000_000)], 1)
     largest = b"\xff" * (_BROKER_LIMIT - _ENVELOPE)
     bad = [b"\xff no protobuf", whole.SerializeToString()[:-7], b"\x0a\xff\xff\xff\xff\x7f", largest]
@@ -104,8 +113,11 @@ def test_payloads_that_are_no_export(mesh: Mesh, world: World):
 
 
 def test_absurd_spans(mesh: Mesh, world: World):
-    """Each is either a dead letter that holds it or a call with values that can be; good spans of the same message's
-    partition are not touched."""
+    """Each span becomes either a dead letter that contains it, or a call with possible values.
+
+    The exception is a span that counts as work inside a service. Good spans in the same partition
+    are not affected.
+    """
     sent = {
         name: absurd.request(number, change, "odd")
         for number, (name, change) in enumerate(absurd.ODDITIES.items())
@@ -137,7 +149,7 @@ def test_absurd_spans(mesh: Mesh, world: World):
 
 
 def test_a_trace_of_100_000_spans(mesh: Mesh, world: World):
-    """It is more than a trace may have: it closes in parts, and every span of it is a call."""
+    """The trace exceeds the limit of spans. It closes in parts, and every span becomes a call."""
     requests = absurd.huge_trace(_HUGE, 10_000, "odd-huge")
     broker.send(mesh.kafka.url, SPANS, [one.SerializeToString() for one in requests], partition=2)
     _good_comes_out(mesh, world, without="odd")
@@ -148,12 +160,15 @@ def test_a_trace_of_100_000_spans(mesh: Mesh, world: World):
 
 
 def test_150_spans_on_150_days(mesh: Mesh, world: World):
-    """The clock of a tracer may be anywhere: rows of more days than ClickHouse takes in one INSERT unless told are
-    stored, and stop nothing."""
+    """A tracer's clock may be wrong by any amount.
+
+    The spans are of more days than ClickHouse accepts in one INSERT by default. Their rows are
+    stored and stop nothing.
+    """
     requests = [absurd.request(2_000 + n, absurd.days_ago(n), "odd-days")[1] for n in range(150)]
     payload = b"".join(
         request.SerializeToString() for request in requests
-    )  # one message after the other is both
+    )  # concatenated protobuf messages are merged into one
     broker.send(mesh.kafka.url, SPANS, [payload], partition=3)
     _good_comes_out(mesh, world, without="odd")
     client = Client.from_url(mesh.clickhouse.url)
@@ -165,7 +180,10 @@ def test_150_spans_on_150_days(mesh: Mesh, world: World):
 
 
 def test_a_row_that_clickhouse_never_takes(mesh: Mesh, world: World):
-    """It is a dead letter that says why; the rows beside it are stored, and what is behind it is committed."""
+    """The row becomes a dead letter with the reason.
+
+    The rows beside it are stored, and the offsets after it are committed.
+    """
     client = Client.from_url(mesh.clickhouse.url)
     client.execute("ALTER TABLE calls ADD CONSTRAINT no_such_row CHECK service != 'odd-refused'")
     try:
@@ -173,7 +191,8 @@ def test_a_row_that_clickhouse_never_takes(mesh: Mesh, world: World):
         [offset] = broker.send(mesh.kafka.url, SPANS, [request.SerializeToString()], partition=3)
         _good_comes_out(mesh, world, without="odd")
         _buried(mesh, {("calls", 0, -1)})
-        told = [(h, v) for place, h, v in _letters(mesh) if place[0] == "calls"]  # again after a rebalance
+        # A dead letter may be repeated after a rebalance.
+        told = [(h, v) for place, h, v in _letters(mesh) if place[0] == "calls"]
         assert {json.loads(value)["span_id"] for _, value in told} == {span_id.hex()}
         assert all(b"no_such_row" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON] for headers, _ in told)
         committed = lambda: broker.committed(mesh.kafka.url, "spillway-exclusive", SPANS).get(3, 0)  # noqa: E731
@@ -184,8 +203,12 @@ def test_a_row_that_clickhouse_never_takes(mesh: Mesh, world: World):
 
 
 def test_garbage_between_the_jobs(mesh: Mesh, world: World):
-    """On every partition of every topic between the jobs: no Arrow, half of a batch, and batches whose headers do not
-    say which they are. Each is a dead letter, sums stay, and what comes behind is taken."""
+    """Every partition of every topic between the jobs receives garbage.
+
+    The garbage is: bytes that are not Arrow, half of a batch, an empty message, and batches whose
+    headers do not identify them. Each becomes a dead letter. Sums do not change, and later messages
+    are processed.
+    """
     places = set()
     topics = (
         names.KAFKA_TOPIC_CALLS,
@@ -200,7 +223,7 @@ def test_garbage_between_the_jobs(mesh: Mesh, world: World):
         half = good.value[: len(good.value) // 2]
         for partition in range(PARTITIONS):
             bad = [(b"no Arrow", headers), (half, headers), (b"", headers)]
-            if topic != names.KAFKA_TOPIC_ARRIVALS:  # sums of the moment: nobody asks which they are
+            if topic != names.KAFKA_TOPIC_ARRIVALS:  # arrivals are accepted without an identity
                 bad += [(good.value, wrong) for wrong in _wrong_headers(headers)]
             for value, own in bad:
                 [offset] = broker.send(mesh.kafka.url, topic, [value], partition, own)
@@ -210,6 +233,7 @@ def test_garbage_between_the_jobs(mesh: Mesh, world: World):
 
 
 def _wrong_headers(good: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """Yields headers whose source or sequence, or both, are missing or invalid."""
     source, sequence = names.KAFKA_HEADER_SOURCE, names.KAFKA_HEADER_SEQUENCE
     yield {}
     for key in (source, sequence):

@@ -1,4 +1,7 @@
-"""classify against real Kafka and ClickHouse: rules appear, pins win, services are shared among workers."""
+"""The job classify with real Kafka and ClickHouse.
+
+Rules appear, pins take precedence, and services are divided among workers.
+"""
 
 import json
 import os
@@ -24,7 +27,10 @@ FINDINGS = (
 
 
 def _payload(kinds: list[Kind], seed: int, service: str) -> bytes:
-    """Calls as the job `exclusive` sends them; columns that classify does not read are empty."""
+    """Returns a batch of calls as the job `exclusive` sends it.
+
+    Columns that classify does not read are zero or empty.
+    """
     calls, _ = batches(kinds, seed, service=service)
     n = len(calls["trace_id"])
     calls["service"] = Strings.of([service] * n)
@@ -43,7 +49,7 @@ def _rules(clickhouse, service: str) -> list[rules.Rule]:
 
 @pytest.fixture
 def send(kafka):
-    """send(partition, [payload, ...]) of calls, each a batch of its own."""
+    """Provides send(partition, payloads), which sends each payload of calls as a batch."""
     tick = int(time.time() * 2)
 
     def run(partition: int, payloads: list[bytes]) -> None:
@@ -56,7 +62,7 @@ def send(kafka):
 
 @pytest.fixture
 def cli(clickhouse_url):
-    """python -m spillway_streams classes ... -> (exit status, what it printed)."""
+    """Provides `python -m spillway_streams classes ...`: arguments -> (exit status, output)."""
 
     def run(*arguments: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "spillway_streams", "classes", *arguments]
@@ -68,8 +74,11 @@ def cli(clickhouse_url):
 
 
 def test_alike_classes_merge_and_pinned_ones_do_not(jobs, send, clickhouse, cli):
-    """Of two services with the same traffic one has a pin: the other's alike classes get rules that take effect
-    a minute later, are listed and explained; garbage on the topic goes to the dead letters."""
+    """Two services have the same traffic, and one of them has a pin.
+
+    The other service's alike classes get rules that take effect a minute later. The commands list
+    and explain them. Garbage on the topic becomes a dead letter.
+    """
     free, pinned = "classify-free", "classify-pinned"
     status, text = cli(
         "pin", "--service", pinned, "/a/b", "--keep", "--reason", "billed apart", "--by", "ops"
@@ -103,8 +112,10 @@ def test_alike_classes_merge_and_pinned_ones_do_not(jobs, send, clickhouse, cli)
 
 
 def test_services_are_shared_among_workers(jobs, send, clickhouse):
-    """Two workers decide for the services of their partitions, each batch being read by one of them; when one ends,
-    the other decides for all."""
+    """Two workers decide for the services of their partitions.
+
+    Each batch is read by one of them. When one worker ends, the other decides for all services.
+    """
     services = {partition: f"classify-shared-{partition}" for partition in range(4)}
     workers = [jobs("classify", **FAST) for _ in range(2)]
     counted = lambda: [worker.counters().get("calls", 0) for worker in workers]  # noqa: E731

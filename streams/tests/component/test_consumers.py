@@ -1,4 +1,7 @@
-"""curves and graph: killed, replayed, joined by a second worker: every call once, and every board by its owner."""
+"""The jobs curves and graph: killed, replayed, and joined by a second worker.
+
+Every call is counted once, and every board is written by the worker that owns it.
+"""
 
 import time
 from collections.abc import Callable
@@ -21,7 +24,10 @@ WAIT_S = 240
 
 
 def _rows(cluster: str, service: str, batches: int) -> tuple[columns.Columns, columns.Columns]:
-    """Calls of three classes that fail now and then, and the call that each makes; 200 per batch."""
+    """Returns calls of three classes and the one call that each of them makes.
+
+    Shapes: 200 rows per batch, `batches` batches. Every tenth call and every twentieth edge failed.
+    """
     random, start, n = np.random.default_rng(11), int(time.time()) - 100, 200 * batches
     calls, edges = [], []
     for i, us in enumerate(random.integers(1000, 90_000, n).tolist()):
@@ -38,7 +44,7 @@ def _rows(cluster: str, service: str, batches: int) -> tuple[columns.Columns, co
 
 
 class World:
-    """Batches of one service, and what has to be stored of them."""
+    """Batches of one service, and what must be stored after they have been processed."""
 
     def __init__(self, kafka: str, clickhouse: Client, cluster: str, source: int, batches: int = 60) -> None:
         self.cluster, self.service, self.batches = cluster, f"shop-{source}", batches
@@ -49,7 +55,10 @@ class World:
         self._partitions = dict(zip(TOPICS, (own, own, partition_of(clickhouse, pair)), strict=True))
 
     def send(self, first: int, end: int) -> None:
-        """Batches first <= n < end of each topic, each as the batch that it always is."""
+        """Sends the batches first <= n < end of each topic.
+
+        Each batch has the same content and sequence whenever it is sent.
+        """
         edges = [self._batch(self.edges, n) for n in range(first, end)]
         payloads = {
             names.KAFKA_TOPIC_CALLS: [
@@ -62,7 +71,7 @@ class World:
             feed(self._kafka, topic, self._partitions[topic], sequences(self._source, found, first + 1))
 
     def end_now(self) -> None:
-        """The newest calls once more, as what ended just now."""
+        """Sends the first 100 calls again, as arrivals that end now."""
         arrivals = boards.arrivals_of(columns.take(self.calls, np.arange(100)))
         now = time.time()
         arrivals["at"], arrivals["newest_us"] = np.full(100, int(now)), np.full(100, int(now * 1e6))
@@ -82,22 +91,26 @@ class World:
         return self._clickhouse.execute(sql, {"s": self._source})[0]
 
     def load(self) -> tuple:
+        """The sums that curves has stored, in the order of `true_load`."""
         return self._sum(
             """SELECT sum(arrivals), sum(failed), sum(samples), round(sum(exclusive_ms), 3)
             FROM load_parts FINAL WHERE source = %(s)s"""
         )
 
     def true_load(self) -> tuple:
+        """All calls, failed calls, good calls, and the good calls' sum of exclusive ms."""
         n, good = len(self.calls["failed"]), ~self.calls["failed"]
         own = self.calls["exclusive_us"][good].sum() / 1000
         return n, n - good.sum(), good.sum(), pytest.approx(own)
 
     def graph(self) -> tuple:
+        """The sums that graph has stored, in the order of `true_graph`."""
         edges = "SELECT sum(calls), sum(failed), sum(callers) FROM edge_parts FINAL WHERE source = %(s)s"
         times = "SELECT sum(calls), sum(time_us) FROM network_parts FINAL WHERE source = %(s)s"
         return self._sum(edges) + self._sum(times)
 
     def true_graph(self) -> tuple:
+        """Edges, failed edges, callers, edges with a network time, and their sum of network µs."""
         n = len(self.edges["failed"])
         return n, self.edges["failed"].sum(), n, n, self.edges["network_us"].sum()
 
@@ -110,7 +123,7 @@ class World:
 
 @pytest.fixture
 def world(kafka: str, clickhouse: Client):
-    """world(cluster, source): see World."""
+    """Provides world(cluster, source), which creates a World."""
     return lambda cluster, source, **more: World(kafka, clickhouse, cluster, source, **more)
 
 
@@ -121,8 +134,11 @@ def _some(world: World, job: str) -> bool:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("job", "source"), [("curves", 11), ("graph", 12)])
 def test_a_killed_worker_and_a_replayed_topic_count_nothing_twice(jobs, world, kafka, job, source):
-    """kill -9 while batches come, the writer repeats its newest ones, the next worker goes on; then every offset is
-    set back to the beginning: the sums stay those of what was sent, to the span."""
+    """The sums stay exactly those of the spans that were sent.
+
+    The worker is killed with SIGKILL while batches arrive. The writer repeats its newest batches,
+    and another worker continues. Then every offset is set back to the beginning.
+    """
     shop = world(f"killed-{job}", source)
     first = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
     shop.send(0, 25)
@@ -145,11 +161,13 @@ def test_a_killed_worker_and_a_replayed_topic_count_nothing_twice(jobs, world, k
         broker.rewind(kafka, f"spillway-{job}", topic)
     third = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
     eventually(lambda: _repeats(third) >= shop.batches, "the topic read again", WAIT_S, third.counters)
-    time.sleep(1.0)  # three times as long as between inserts: what would be counted twice had its chance
+    # Three times the period of inserts: enough time for anything counted twice to be stored.
+    time.sleep(1.0)
     assert shop.stored(job) == shop.truth(job)
 
 
 def _repeats(job) -> int:
+    """Returns the number of batches that a worker has recognised as repeats."""
     counters = job.counters()
     repeated = (
         counters.get("repeated_calls", 0) // 200,
@@ -161,8 +179,11 @@ def _repeats(job) -> int:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("job", "source"), [("curves", 13), ("graph", 14)])
 def test_a_second_worker_shares_the_services_and_outlives_the_first(jobs, world, redis_url, job, source):
-    """Two workers: each writes its services' fields of one cluster's board, and all are on it; the first one
-    is killed, the second one takes over: every call is stored once, every board goes on."""
+    """Two workers write one cluster's board, each the fields of its own services.
+
+    All services are on the board. Then the first worker is killed and the second one takes over.
+    Every call is stored once, and every board continues.
+    """
     shops = [world(f"shared-{job}", source + 10 * n) for n in range(4)]
     first = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
     for shop in shops:
@@ -195,7 +216,10 @@ def test_a_second_worker_shares_the_services_and_outlives_the_first(jobs, world,
 
 
 def _on_boards(redis: Redis, shops: list[World], job: str) -> Callable[[], bool]:
-    """Looks whether every service's entry is newer than this call; what ends now is sent at each look."""
+    """Returns a check of whether every service's entry is newer than this call of `_on_boards`.
+
+    Each check sends calls that end now.
+    """
     key, kind = (
         (names.REDIS_KEY_LOAD, LoadBoardEntry) if job == "curves" else (names.REDIS_KEY_DEMAND, DemandEntry)
     )

@@ -1,4 +1,4 @@
-"""curves and graph against real Kafka, ClickHouse and Redis."""
+"""The jobs curves and graph with real Kafka, ClickHouse and Redis."""
 
 import time
 
@@ -15,9 +15,9 @@ from spillway_streams.batches import columns
 from spillway_streams.boards import boards
 from spillway_streams.graph import network
 
-SOURCE = 21  # no partition of otlp_spans is: what other tests sent is not before ours
+SOURCE = 21  # not a partition of otlp_spans, so that no other test has sent batches of this source
 SERVICE, SECONDS, CAPACITY, A, B = "shop", 60, 200.0, 2.0, 5.0
-BOARD_S = 5  # SPILLWAY_BOARD_WINDOW unless set
+BOARD_S = 5  # the default of SPILLWAY_BOARD_WINDOW
 CLASS = f"{SERVICE} GET /carts/{{id}}"
 
 
@@ -27,7 +27,10 @@ def _rate(second: int) -> int:
 
 
 def _calls(cluster: str, start: int) -> columns.Columns:
-    """Entry calls whose rate climbs over SECONDS, with exclusive times on the curve A / (1 - u) + B."""
+    """Returns entry calls whose rate rises over SECONDS.
+
+    Their mean exclusive time is A / (1 - u) + B ms, where u is the rate divided by CAPACITY.
+    """
     random = np.random.default_rng(7)
     rows = []
     for second in range(SECONDS):
@@ -44,7 +47,10 @@ def _calls(cluster: str, start: int) -> columns.Columns:
 
 
 def _edges(calls: columns.Columns, cluster: str, there: str) -> columns.Columns:
-    """Two calls of every third request go to another cluster, 30 ms away."""
+    """Returns the edges of the calls.
+
+    Every third request makes two calls to the cluster `there`, which is 30 ms away.
+    """
     picked = np.arange(0, columns.length(calls), 3)
     rows = [
         (
@@ -58,6 +64,7 @@ def _edges(calls: columns.Columns, cluster: str, there: str) -> columns.Columns:
 
 
 def _cpu(cluster: str, start: int) -> bytes:
+    """Returns an OTLP export with the CPU use of one pod per second, in proportion to the rate."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     for key, value in (("service.name", SERVICE), ("spillway.cluster", cluster), ("k8s.pod.name", "shop-0")):
@@ -78,7 +85,11 @@ def _messages(schema: columns.Schema, batch: columns.Columns, size: int = 500) -
 
 @pytest.fixture
 def give(kafka: str, clickhouse: Client):
-    """give(topic, source, payloads): batches of the service from one partition of otlp_spans, in its partition."""
+    """Provides give(topic, source, payloads, name), which sends batches of one service.
+
+    `source` is the partition of otlp_spans that they come from. They go to the partition of the
+    service or pair `name`.
+    """
 
     def _give(topic: str, source: int, payloads: list[bytes], name: str = SERVICE) -> None:
         feed(kafka, topic, partition_of(clickhouse, name), sequences(source, payloads))
@@ -87,8 +98,11 @@ def give(kafka: str, clickhouse: Client):
 
 
 def _board(redis: Redis, key: str, kind: type, calls: columns.Columns):
-    """The board's entry once it is as of the newest end, with the rate that was sent: calls by the second of their
-    end, of the five seconds that are a second old."""
+    """Returns the board's entry for CLASS if it is current and has the true rate, else None.
+
+    Current means as of the newest end of a call. The true rate counts calls by the second of their
+    end, over BOARD_S seconds that end one second before the entry's time.
+    """
     text = redis.hget(key, CLASS)
     entry = kind.from_json(text) if text else None
     ends = (calls["started_at"] + calls["duration_us"]) / 1e6
@@ -100,6 +114,7 @@ def _board(redis: Redis, key: str, kind: type, calls: columns.Columns):
 
 
 def _latency(a: float, b: float) -> list[float]:
+    """The curve's time in ms at a utilisation of 0.1, 0.5 and 0.8."""
     return [a / (1 - u) + b for u in (0.1, 0.5, 0.8)]
 
 
@@ -113,9 +128,12 @@ CAPACITIES = """SELECT capacity_rps FROM capacities WHERE cluster = %(c)s AND so
 
 
 def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, give, clickhouse, redis_url):
-    """Calls on a known curve and CPU in proportion to load: the curve within 10 %, the capacity within 5 %, load
-    and CPU rows complete, the load board true; killed and started again, the job fits the same from what
-    ClickHouse holds, and what comes a second time is not counted."""
+    """Calls lie on a known curve, and CPU is in proportion to load.
+
+    The curve is found within 10 % and the capacity within 5 %. Load and CPU rows are complete, and
+    the load board is correct. After a kill and a restart, the job fits the same curve from what
+    ClickHouse holds. Calls that arrive a second time are not counted.
+    """
     cluster, start = "curves-a", int(time.time()) - 3 * SECONDS
     calls = _calls(cluster, start)
     payloads = _messages(columns.CALLS, calls)
@@ -171,7 +189,11 @@ NETWORK = """SELECT p50_ms FROM network_times WHERE source_cluster = %(c)s ORDER
 
 
 def test_the_call_graph_and_the_demand_are_true(jobs, give, clickhouse, redis_url):
-    """Calls per request, who calls at all, bytes, network time and demand at the entry equal what was sent."""
+    """All values equal what was sent.
+
+    They are calls per request, the probability of a call, bytes, network time, and demand at the
+    entry.
+    """
     cluster, there, start = "graph-a", "graph-b", int(time.time()) - 2 * SECONDS
     calls = _calls(cluster, start)
     edges = _edges(calls, cluster, there)
@@ -203,6 +225,6 @@ def test_the_call_graph_and_the_demand_are_true(jobs, give, clickhouse, redis_ur
     sent = (pytest.approx(2 / 3, rel=0.02), 10, 500, pytest.approx(1 / 3, rel=0.02), 1)
     eventually(lambda: ratio() == [sent], "call ratios", seen=ratio)
     eventually(lambda: p50() == [(pytest.approx(30, rel=0.02),)], "the median", seen=p50)
-    # Ratios may have been told of the first half: here all of it is.
+    # The ratios may have been computed before all edges were read. Here all of them are stored.
     eventually(lambda: stored() == [(len(edges["class"]),)], "all edges", seen=stored)
     assert "edges_without_requests" not in job.counters()

@@ -1,5 +1,8 @@
-"""`topics` on real brokers: new topics have what infra/kafka/topics.yaml declares, old ones get it, repeats change
-nothing, and what brokers cannot have is refused with what they can."""
+"""The command `topics` with real brokers.
+
+New topics have the settings that infra/kafka/topics.yaml declares, and existing topics get them. A
+repeat changes nothing. A value that the brokers cannot have is refused, with the possible values.
+"""
 
 import asyncio
 import os
@@ -24,7 +27,7 @@ WEEK_MS, HOUR_MS = "604800000", "3600000"
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[str]:
-    """A broker of its own, which keeps messages for a week, as Kafka does where nobody has said anything."""
+    """A broker of its own that keeps messages for a week, which is Kafka's default."""
     server = kafka_server_of(tmp_path)
     with Path(server.environment["KAFKA_CONFIG"]).open("a") as properties:
         properties.write(f"\nlog.retention.ms={WEEK_MS}\nlog.message.timestamp.type=CreateTime\n")
@@ -33,6 +36,7 @@ def kafka(tmp_path: Path) -> Iterator[str]:
 
 
 def topics(kafka: str, file: Path = FILE, **environment: str) -> subprocess.CompletedProcess:
+    """Runs the command `topics` for the cluster west."""
     command = [sys.executable, "-m", "spillway_streams", "topics", "--file", str(file), "--clusters", "west"]
     own = {"SPILLWAY_KAFKA": kafka, "SPILLWAY_KAFKA_TLS": "off"}
     return subprocess.run(
@@ -41,6 +45,8 @@ def topics(kafka: str, file: Path = FILE, **environment: str) -> subprocess.Comp
 
 
 def ask(kafka: str, question: Callable[[AIOKafkaAdminClient], Awaitable]):
+    """Returns the answer of an admin client to `question`."""
+
     async def run():
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
         await admin.start()
@@ -53,13 +59,13 @@ def ask(kafka: str, question: Callable[[AIOKafkaAdminClient], Awaitable]):
 
 
 def replicas(kafka: str, topic: str) -> set[int]:
-    """How many each partition has."""
+    """The numbers of replicas that the topic's partitions have."""
     [found] = ask(kafka, lambda admin: admin.describe_topics([topic]))
     return {len(partition["replicas"]) for partition in found["partitions"]}
 
 
 def settings(kafka: str, topic: str) -> dict[str, str]:
-    """Those in force."""
+    """The topic's settings in force."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic)]
     [answer] = ask(kafka, lambda admin: admin.describe_configs(resources))
     [(code, message, _, _, entries)] = answer.resources
@@ -68,8 +74,11 @@ def settings(kafka: str, topic: str) -> dict[str, str]:
 
 
 def test_topics_with_the_brokers_defaults_get_what_is_declared(kafka: str):
-    """Old topics, and those that are made now. A setting that an operator has added stays; the command says what it
-    changed, and run again it changes nothing. A setting that somebody moves is moved back."""
+    """Existing topics get the settings, and so do topics that are created now.
+
+    A setting that an operator has added stays. The command reports what it changed, and a second
+    run changes nothing. A declared setting that somebody has changed is changed back.
+    """
     broker.create(kafka, {"otlp_spans": 4}, segment_bytes="16777216")
     broker.create(kafka, {"spillway_calls": 4}, retention_ms=HOUR_MS)
     assert settings(kafka, "otlp_spans")["retention.ms"] == WEEK_MS
@@ -102,7 +111,7 @@ def test_topics_with_the_brokers_defaults_get_what_is_declared(kafka: str):
 
 
 def test_an_operators_file_decides_how_long_a_topic_is_kept(kafka: str, tmp_path: Path):
-    """Another retention for one topic, and a setting that is left to the broker."""
+    """One topic has another retention, and one of its settings is left to the broker."""
     document = yaml.safe_load(FILE.read_text())
     document["otlp_spans"]["config"] = document["otlp_spans"]["config"] | {
         "retention.ms": int(HOUR_MS),
@@ -118,7 +127,10 @@ def test_an_operators_file_decides_how_long_a_topic_is_kept(kafka: str, tmp_path
 
 
 def test_what_the_brokers_cannot_have_is_refused_with_what_they_can(kafka: str, tmp_path: Path):
-    """More replicas than there are brokers, and a setting that Kafka does not know, for a new topic and an old one."""
+    """The file asks for more replicas than there are brokers, and for an unknown setting.
+
+    The unknown setting is refused for a new topic and for an existing one.
+    """
     done = topics(kafka, SPILLWAY_TOPIC_REPLICAS="3")
     assert done.returncode == 64
     wanted = "replicas: 3 must be from 1 to 1, the brokers that are up: set SPILLWAY_TOPIC_REPLICAS"
@@ -133,7 +145,10 @@ def test_what_the_brokers_cannot_have_is_refused_with_what_they_can(kafka: str, 
 
 
 def test_a_topic_that_is_refused_stops_no_other_and_hides_nothing(kafka: str, tmp_path: Path):
-    """The topic beside it gets its settings, and the log says so, before the command fails."""
+    """The other topic gets its settings.
+
+    The log reports that before the command fails.
+    """
     broker.create(kafka, {"spillway_dead_letters": 1, "spillway_arrivals": 1})
     file = tmp_path / "topics.yaml"
     file.write_text(
@@ -148,9 +163,12 @@ def test_a_topic_that_is_refused_stops_no_other_and_hides_nothing(kafka: str, tm
 
 
 def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Path):
-    """On two brokers new topics are on both, and an old topic of one replica stays as it is, can be written, and is
-    named. Two in-sync replicas are refused for the old topic, which nobody could write any more, and more replicas than
-    brokers for a new one."""
+    """There are two brokers, and new topics get replicas on both.
+
+    An existing topic with one replica keeps it, can be written, and is named. Two in-sync replicas
+    are refused for the existing topic, because nobody could write to it any more. More replicas
+    than brokers are refused for a new topic.
+    """
     first = kafka_server_of(tmp_path)
     second = another_broker_of(tmp_path, first)
     with running(first), running(second):

@@ -1,4 +1,4 @@
-"""exclusive against real Kafka and ClickHouse."""
+"""The job exclusive with real Kafka and ClickHouse."""
 
 import time
 
@@ -11,6 +11,7 @@ from truth import World
 
 
 def _count(clickhouse, table: str, cluster: str) -> int:
+    """Returns the number of a cluster's rows in a table. Checks that no span has two rows."""
     column = "cluster" if table == "calls" else "source_cluster"
     sql = f"SELECT count(), uniqExact(trace_id, span_id) FROM {table} FINAL WHERE {column} = %(cluster)s"
     [(rows, distinct)] = clickhouse.execute(sql, {"cluster": cluster})
@@ -19,17 +20,21 @@ def _count(clickhouse, table: str, cluster: str) -> int:
 
 
 def _committed(kafka: str, topic: str, partition: int) -> int:
+    """Returns the offset that the job has committed for a partition, or 0."""
     return broker.committed(kafka, "spillway-exclusive", topic).get(partition, 0)
 
 
 def _batches(records: list, cluster: str) -> dict[tuple[int, bytes, bytes], list[columns.Columns]]:
-    """Batches of calls with rows of this cluster by identity: (partition, source, sequence)."""
+    """Returns the batches of calls that have rows of this cluster.
+
+    Keys are identities: (partition, source, sequence). A value lists the batch and its repeats.
+    """
     found: dict = {}
     for record in records:
         try:
             batch = columns.from_ipc(columns.CALLS, record.value)
         except columns.ColumnsError:
-            continue  # what another test sent to be refused
+            continue  # garbage that another test has sent
         headers = dict(record.headers)
         identity = (
             record.partition,
@@ -46,7 +51,10 @@ def _rows(batch: columns.Columns) -> list[tuple]:
 
 
 def _payloads(file, cluster: str, traces: int) -> list[bytes]:
-    """Each test has a recording of its own: a trace that came before is a repeat."""
+    """Returns the first traces of a recording as messages.
+
+    Each test needs a recording of its own, because a trace that was sent before is a repeat.
+    """
     found = jaeger.in_time_order(jaeger.read(file))[:traces]
     return [batch.SerializeToString() for batch in jaeger.batches(found, cluster, max_spans=220)]
 
@@ -54,8 +62,10 @@ def _payloads(file, cluster: str, traces: int) -> list[bytes]:
 def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
     jobs, send, kafka, clickhouse, hotel_reservation
 ):
-    """Every call and edge of real traces is in ClickHouse and in Kafka; a payload that does not decode,
-    sent between them, is a dead letter with its reason and origin."""
+    """Every call and edge of real traces is in ClickHouse and in Kafka.
+
+    A payload among them that does not decode becomes a dead letter with its reason and origin.
+    """
     payloads = _payloads(hotel_reservation[1], "component-a", 100)
     send(names.KAFKA_TOPIC_OTLP_SPANS, [*payloads[:2], b"\xff not protobuf", *payloads[2:]])
     job = jobs("exclusive")
@@ -80,8 +90,10 @@ def test_real_traces_reach_both_outputs_and_garbage_does_not_stop_them(
 
 
 def test_metrics_tell_the_lag(jobs, send):
-    """While a worker takes nothing, records wait in its partition, longer and longer; one that takes them has none
-    waiting, and says what it stored."""
+    """Records wait in the partition of a worker that takes none, longer and longer.
+
+    For a worker that takes them, no record waits, and the metrics state what it has stored.
+    """
     world = World(seed=17)
     traces = [world.trace(int(time.time() * 1e6)) for _ in range(800)]
     payloads = [request.SerializeToString() for request in world.messages(traces, 40)]
@@ -104,7 +116,10 @@ def test_metrics_tell_the_lag(jobs, send):
 
 
 def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation):
-    """kill -9 while traces are held in the window: its successor stores all of them, each once."""
+    """The worker is killed with SIGKILL while it holds traces in its window.
+
+    Its successor stores all of them, each once.
+    """
     slow = dict.fromkeys(("SPILLWAY_WINDOW", "SPILLWAY_HOLD", "SPILLWAY_LIFE"), "60")
     job = jobs("exclusive", **slow)  # no trace is closed before the kill
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[2], "component-b", 80), partition=0)
@@ -119,13 +134,17 @@ def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation
     eventually(lambda: _count(clickhouse, "edges", "component-b") == 400, "400 edges")
 
 
-# The shortest horizon that lets anything be committed in a test: life + hold + remember is 4 s of log time.
+# A horizon so short that offsets are committed during a test: life + hold + remember is 4 s of log
+# time.
 SHORT = {"SPILLWAY_WINDOW": "1", "SPILLWAY_HOLD": "1", "SPILLWAY_LIFE": "1.5", "SPILLWAY_REMEMBER": "1.5"}
 
 
 def test_a_successor_repeats_what_it_must_and_nothing_else(jobs, send, kafka, clickhouse, hotel_reservation):
-    """kill -9 after some of the output is committed: the successor starts there, and whatever batch it sends again is
-    the batch that was sent before, row by row."""
+    """The worker is killed with SIGKILL after a part of its output is committed.
+
+    The successor starts at the commit. A batch that it sends again equals the earlier batch, row by
+    row.
+    """
     topic, payloads = names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[3], "component-c", 100)
     first = jobs("exclusive", **SHORT)
 
@@ -154,7 +173,10 @@ def test_a_successor_repeats_what_it_must_and_nothing_else(jobs, send, kafka, cl
 
 
 def test_a_successor_with_a_longer_horizon_leaves_no_gap(jobs, send, kafka, clickhouse, hotel_reservation):
-    """Settings that reach further back than the predecessor's: what it left is told at once, nothing is passed over."""
+    """The successor's settings reach further back than its predecessor's.
+
+    It sends at once what the predecessor left, and skips nothing.
+    """
     topic, payloads = names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[4], "component-d", 80)
     first = jobs("exclusive", **SHORT)
     before = _committed(kafka, topic, 3)

@@ -1,4 +1,4 @@
-"""Boards in a real Redis, written by several workers."""
+"""Boards in a real Redis that several workers write."""
 
 from redis import Redis
 from spillway_contracts.hot_state import DemandEntry
@@ -13,8 +13,11 @@ def _entries(at: float, *classes: str) -> dict[str, dict[str, DemandEntry]]:
 
 
 async def test_each_writer_sees_to_its_own_fields(redis_url):
-    """Two writers share a hash: each removes what fell silent of its own; what a writer that is gone left behind is
-    pruned by its age, and what nobody can read as well; a field that has another owner now is left to it."""
+    """Several writers share a hash, and each removes its own fields that fell silent.
+
+    Fields that a writer left behind when it ended are pruned by age. Fields that nobody can decode
+    are pruned too. A writer leaves a field alone that has another owner now.
+    """
     redis = Redis.from_url(redis_url, decode_responses=True)
     redis.delete(KEY)
     one, other, gone = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(3))
@@ -35,7 +38,10 @@ async def test_each_writer_sees_to_its_own_fields(redis_url):
 
 
 async def test_what_is_kept_is_pruned_by_no_age(redis_url):
-    """The last known values of a service that still has Envoys: those that this writer shows, and another's."""
+    """Last known values of a service that still has Envoys stay at any age.
+
+    These are values that this writer shows, and values that another writer left.
+    """
     redis = Redis.from_url(redis_url, decode_responses=True)
     redis.delete(KEY)
     gone, one = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(2))
@@ -46,7 +52,10 @@ async def test_what_is_kept_is_pruned_by_no_age(redis_url):
 
 
 async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url):
-    """A board that cannot be written is dropped; the status says so until one can."""
+    """A board that cannot be written is dropped.
+
+    The status names Redis until it can be reached again.
+    """
     status = Status(Boards.NAME)
     away = Boards("redis://127.0.0.1:1/0", 15.0, 18.0, status)
     await away.put(_entries(1.0, "a"))
@@ -58,7 +67,10 @@ async def test_an_absent_redis_is_named_and_forgotten_once_it_is_back(redis_url)
 
 
 async def test_a_key_that_is_no_hash_is_removed_and_written_at_the_next_turn(redis_url):
-    """Otherwise it stays for ever: nothing that is no hash expires, and no board can be written to it."""
+    """Otherwise the key would stay for ever.
+
+    A key that is not a hash never expires, and no board can be written to it.
+    """
     redis, status = Redis.from_url(redis_url, decode_responses=True), Status(Boards.NAME)
     redis.delete(KEY)
     redis.set(KEY, "no hash")

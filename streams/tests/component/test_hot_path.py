@@ -1,4 +1,7 @@
-"""The hot path as a whole: spans that end now -> exclusive -> spillway_arrivals -> curves and graph -> Redis."""
+"""The whole hot path, from spans that end now to the boards in Redis.
+
+The spans pass exclusive, the topic spillway_arrivals, and curves and graph.
+"""
 
 import itertools
 import time
@@ -25,6 +28,7 @@ IN_FLIGHT, SHOP_MS, STOCK_MS = 3, 8, 2
 def _span(
     found: ExportTraceServiceRequest, service: str, class_id: str, trace: bytes, parent: bytes, ms: int
 ) -> Span:
+    """Adds a server span of the cluster that ends now, and returns it."""
     resource = found.resource_spans.add()
     for key, text in ((names.SPAN_ATTRIBUTE_SERVICE, service), (names.SPAN_ATTRIBUTE_CLUSTER, CLUSTER)):
         resource.resource.attributes.add(key=key).value.string_value = text
@@ -42,7 +46,7 @@ def _span(
 
 
 def _request(number: int) -> bytes:
-    """A request to the shop, which asks the stock."""
+    """Returns a request to the shop, which calls the stock once."""
     found, trace = ExportTraceServiceRequest(), b"hotpath" + number.to_bytes(9, "little")
     entry = _span(found, SHOP, ENTRY, trace[::-1], b"", SHOP_MS)
     _span(found, STOCK, INNER, trace[::-1], entry.span_id, STOCK_MS)
@@ -50,10 +54,14 @@ def _request(number: int) -> bytes:
 
 
 def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
-    """Load of every class with its rate, latency and requests in flight; demand of those that nobody among us asked
-    for, at the same rate. Spans are sent while they are news, until they show. Then the cluster falls silent, one
-    Envoy's counters come, and the worker is killed: what is not known is unknown, with its last values, for as long as
-    the placement has it."""
+    """The boards show load and demand, and later what is unknown.
+
+    The load board has each class with its rate, latency and requests in flight. The demand board
+    has the classes that no service of the mesh called, with the same rate. Spans that have just
+    ended are sent until they appear. Then the cluster falls silent, the counters of one Envoy
+    arrive, and the worker is killed. Services without telemetry are unknown and keep their last
+    values as long as the placement lists them.
+    """
     times = {"SPILLWAY_UNKNOWN_AFTER": "3", "SPILLWAY_UNKNOWN_HOLD": str(HOLD_S)}
     redis, numbers = Redis.from_url(redis_url, decode_responses=True), itertools.count()
     heartbeat = Heartbeat(cluster=CLUSTER)
@@ -78,7 +86,7 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
         assert 0 < shop.at <= time.time() and asked.at <= time.time()
         if _said(redis) != dict.fromkeys((SHOP, STOCK, IDLE), ""):
             return False
-        return shop.rps == stock.rps  # of two partitions: one may be a message ahead
+        return shop.rps == stock.rps  # they are in two partitions, and one may be a message ahead
 
     eventually(
         shown,
@@ -101,10 +109,12 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
 
 
 def _unknown(redis: Redis) -> dict[str, str]:
+    """Returns the unknown services with their reasons."""
     return {service: reason for service, reason in _said(redis).items() if reason}
 
 
 def _said(redis: Redis) -> dict[str, str]:
+    """Returns the reason for every service on the board of unknown services; "" if it is known."""
     found = redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=CLUSTER))
     return {field: UnknownEntry.from_json(text).reason for field, text in found.items()}
 
@@ -115,7 +125,10 @@ def _demand(redis: Redis) -> DemandEntry | None:
 
 
 def _silence_is_unknown(redis: Redis) -> None:
-    """No more spans, as when the collector stops: the cluster is unknown, its entries stay as they were."""
+    """Checks that the cluster becomes unknown when spans stop, as when the collector stops.
+
+    Its entries stay as they were.
+    """
     eventually(
         lambda: all("no spans" in _unknown(redis).get(service, "") for service in (SHOP, STOCK, IDLE)),
         "all services of the cluster unknown",
@@ -130,8 +143,12 @@ def _silence_is_unknown(redis: Redis) -> None:
 def _counters_are_known(
     redis: Redis, send: Callable[[bytes, int], object], counters: Callable[[], object]
 ) -> None:
-    """The shop's Envoy counts seven requests per second at the entry, though no span comes: so much is its demand, and
-    the shop is not unknown any more; the stock, without counters, still is."""
+    """Checks that an Envoy's counters are enough to know a service.
+
+    The shop's Envoy counts seven requests per second at the entry, although no span arrives. That
+    rate is the entry's demand, and the shop is no longer unknown. The stock has no counters and
+    remains unknown.
+    """
     began, count = time.time_ns(), itertools.count(0, 7)
 
     def shown() -> bool:
@@ -146,6 +163,7 @@ def _counters_are_known(
 
 
 def _totals(began: int, count: int) -> bytes:
+    """Returns an OTLP export with the counter of one Envoy of the shop."""
     found = ExportMetricsServiceRequest()
     of = found.resource_metrics.add()
     texts = {

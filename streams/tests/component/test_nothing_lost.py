@@ -1,5 +1,7 @@
-"""Nothing is lost, nothing counts twice: while spans are sent everything is killed that can be, and the rows and sums
-that come out are those of a truth that was computed beside it, to the span."""
+"""Nothing is lost and nothing counts twice, whatever is killed while spans are sent.
+
+The rows and sums are compared, span by span, with a truth that is computed separately.
+"""
 
 import os
 import random
@@ -17,10 +19,11 @@ from truth import World
 AWAY_S = float(os.environ.get("SPILLWAY_TEST_AWAY_S", "15"))
 SEED = int(os.environ.get("SPILLWAY_TEST_SEED", "4"))
 KILLS_OF_EACH_JOB = 2
-# Everything is read, closed and stored within this, on a machine that is busy with much else.
+# Everything is read, closed and stored within this time, even on a busy machine.
 _SETTLED_S = 300.0
-_POLL_S = 0.5  # an answer is many rows
-# What is acknowledged once it is stored. The calls that graph reads are memory, and are acknowledged long after.
+_POLL_S = 0.5  # each answer has many rows
+# Inputs that are acknowledged once they are stored. Calls that graph reads are kept in memory and
+# acknowledged much later, so they are not listed.
 STORED = (
     ("spillway-curves", names.KAFKA_TOPIC_CALLS),
     ("spillway-graph", names.KAFKA_TOPIC_EDGES),
@@ -51,7 +54,10 @@ def dice(request: pytest.FixtureRequest) -> random.Random:
 
 
 def _settled(mesh: Mesh, world: World) -> None:
-    """All that was ever sent is stored, each span once; and so it stays when nothing is left to be read."""
+    """Waits until everything that was ever sent is stored, each span once.
+
+    Checks that it stays so when nothing is left to read.
+    """
     _true(mesh, world)
     eventually(
         lambda: not _left(mesh),
@@ -64,19 +70,20 @@ def _settled(mesh: Mesh, world: World) -> None:
 
 
 def _left(mesh: Mesh) -> dict[tuple[str, str], int | None]:
-    """Messages between the jobs that are not acknowledged, by group and topic."""
+    """Returns the numbers of unacknowledged messages between the jobs, by group and topic."""
     lags = {place: broker.lag(mesh.kafka.url, *place) for place in STORED}
     return {place: lag for place, lag in lags.items() if lag != 0}
 
 
 def _true(mesh: Mesh, world: World) -> None:
+    """Waits until all rows and sums equal the truth."""
     wrong: dict[str, str] = {"": "not asked yet"}
 
     def as_it_must_be() -> bool:
         wrong.clear()
         try:
             wrong.update(judge.differences(mesh.clickhouse.url, world.truth))
-        except OSError as error:  # the server comes back just now
+        except OSError as error:  # the server is just starting
             wrong["clickhouse"] = str(error)
         return not wrong
 
@@ -87,7 +94,7 @@ def _true(mesh: Mesh, world: World) -> None:
 
 
 def test_workers_are_killed_at_random_moments(mesh: Mesh, world: World, dice: random.Random):
-    """kill -9 of every job's worker, several times, in any order and at any moment."""
+    """Each job's worker is killed with SIGKILL several times, in any order and at any moment."""
     order = list(JOBS) * KILLS_OF_EACH_JOB
     dice.shuffle(order)
     with Sender(mesh.kafka.url, world):
@@ -101,7 +108,10 @@ def test_workers_are_killed_at_random_moments(mesh: Mesh, world: World, dice: ra
 
 
 def test_the_broker_is_killed(mesh: Mesh, world: World, dice: random.Random):
-    """kill -9 of Kafka while workers have read, computed and stored but not acknowledged; twice."""
+    """Kafka is killed with SIGKILL, twice.
+
+    Workers may have read, computed and stored messages that they have not acknowledged yet.
+    """
     with Sender(mesh.kafka.url, world) as sender:
         for _ in range(2):
             time.sleep(dice.uniform(2.0, 6.0))
@@ -112,7 +122,10 @@ def test_the_broker_is_killed(mesh: Mesh, world: World, dice: random.Random):
 
 
 def test_clickhouse_is_away(mesh: Mesh, world: World, dice: random.Random):
-    """kill -9 of ClickHouse; it comes back after SPILLWAY_TEST_AWAY_S, and a worker was killed meanwhile."""
+    """ClickHouse is killed with SIGKILL and returns after SPILLWAY_TEST_AWAY_S seconds.
+
+    A worker is killed meanwhile.
+    """
     with Sender(mesh.kafka.url, world):
         time.sleep(dice.uniform(1.0, 3.0))
         mesh.clickhouse.kill()
@@ -126,7 +139,10 @@ def test_clickhouse_is_away(mesh: Mesh, world: World, dice: random.Random):
 
 
 def test_workers_come_and_go(mesh: Mesh, world: World, dice: random.Random):
-    """A second worker of each job joins, partitions move; then the first one of each is killed for good."""
+    """A second worker of each job joins, so that partitions move.
+
+    Then the first worker of each job is killed for good.
+    """
     with Sender(mesh.kafka.url, world):
         firsts = {job: mesh.workers[job][0] for job in JOBS}
         for job in JOBS:
@@ -139,24 +155,31 @@ def test_workers_come_and_go(mesh: Mesh, world: World, dice: random.Random):
 
 
 def _some(mesh: Mesh, world: World) -> None:
-    """Spans to every partition, until all that came out of them is stored."""
+    """Sends spans to every partition, and waits until everything that they yield is stored."""
     with Sender(mesh.kafka.url, world):
         time.sleep(1.0)
     _settled(mesh, world)
 
 
 def test_the_whole_topic_is_replayed(mesh: Mesh, world: World):
-    """exclusive reads otlp_spans again from its beginning: rows and sums stay, and what came after them is added."""
+    """exclusive reads otlp_spans again from its beginning.
+
+    Rows and sums stay the same, and spans that are sent afterwards are added.
+    """
     _some(mesh, world)
     mesh.replay([names.KAFKA_TOPIC_OTLP_SPANS], ("exclusive",))
-    # Behind the replayed ones in every partition: once these are stored, so are all before them.
+    # These spans come after the replayed ones in every partition. Once they are stored, so are all
+    # spans before them.
     _some(mesh, world)
     assert mesh.counters("exclusive")["calls"] >= len(world.truth.calls), "not all of it was computed again"
 
 
 def test_the_jobs_outputs_are_replayed(mesh: Mesh, world: World):
-    """curves, graph and classify read calls, edges and network times again from their beginnings: every batch is known
-    to have been taken. classify, whose memory is samples only, takes all of them anew."""
+    """The jobs read calls, edges and network times again from the beginning.
+
+    curves and graph recognise every batch as a repeat. classify keeps only samples in memory, so it
+    takes all batches anew.
+    """
     _some(mesh, world)
     calls = len(world.truth.calls)
     stored = (names.KAFKA_TOPIC_EDGES, names.KAFKA_TOPIC_NETWORK)

@@ -1,4 +1,4 @@
-"""The Jaeger command against a real OTLP gRPC server."""
+"""The command that sends Jaeger recordings, with a real OTLP gRPC server."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from spillway_lab.testing.tls_files import tls_files
 
 
 class _Receiver(trace_service_pb2_grpc.TraceServiceServicer):
-    """Refuses the first request as a full collector does, then accepts."""
+    """Refuses the first request, as a full collector does, and accepts all later ones."""
 
     def __init__(self) -> None:
         self.requests: list = []
@@ -27,6 +27,7 @@ class _Receiver(trace_service_pb2_grpc.TraceServiceServicer):
 
 @pytest.fixture
 def receiver():
+    """Provides the receiver and its address."""
     servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -36,12 +37,16 @@ def receiver():
 
 
 def _run(*args: str) -> subprocess.CompletedProcess:
+    """Runs `python -m spillway_streams.recorded.send`."""
     command = [sys.executable, "-m", "spillway_streams.recorded.send", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_every_span_of_a_file_is_sent_once(receiver, hotel_reservation):
-    """All 11 000 spans arrive with cluster and sampling, a refusal is retried, progress is shown."""
+    """All 11 000 spans arrive with their cluster and sampling.
+
+    A refused request is retried, and the command shows its progress.
+    """
     servicer, endpoint = receiver
     done = _run("--cluster", "c1", "--endpoint", endpoint, "--rate", "100000", str(hotel_reservation[0]))
     assert done.returncode == 0, done.stderr
@@ -56,7 +61,10 @@ def test_every_span_of_a_file_is_sent_once(receiver, hotel_reservation):
 
 
 def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_reservation):
-    """With --ca, --cert and --key spans go by mutual TLS; without them that receiver gets nothing."""
+    """With --ca, --cert and --key, spans are sent over mutual TLS.
+
+    Without them, this receiver gets nothing.
+    """
     own = tls_files(tmp_path)
     key, chain, trust = (path.read_bytes() for path in (own.key, own.certificate, own.ca))
     servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
@@ -82,13 +90,16 @@ def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_rese
     ],
 )
 def test_wrong_certificate_files_are_named(hotel_reservation, more, status, told):
-    """All three or none; a file that cannot be read is named in one line."""
+    """The three options are given together or not at all.
+
+    A file that cannot be read is named in one line.
+    """
     done = _run("--cluster", "c1", "--endpoint", "127.0.0.1:1", *more, str(hotel_reservation[0]))
     assert done.returncode == status and told in done.stderr and "Traceback" not in done.stderr
 
 
 def test_errors_are_told_in_one_line(tmp_path):
-    """A file that is no trace file ends with its name and status 1."""
+    """For a file that is not a trace file, the command names the file and exits with status 1."""
     file = tmp_path / "broken.json.gz"
     file.write_bytes(b"no gzip")
     done = _run("--cluster", "c1", "--endpoint", "127.0.0.1:1", str(file))

@@ -1,4 +1,4 @@
-"""The class rules that `exclusive` reads, from a real ClickHouse."""
+"""The class rules that `exclusive` reads, with a real ClickHouse."""
 
 import asyncio
 import time
@@ -12,8 +12,12 @@ _HOUR_S = 3600
 
 
 def test_rules_are_read_as_far_back_as_there_are_messages(clickhouse: Client, clickhouse_url: str):
-    """Two hours of log: of what began before that, the newest of each key, an operator's and the job's apart, is what
-    was in force then; everything later, and what is to come, is read whole. Without a bound all is."""
+    """The log has messages of the last two hours.
+
+    Of the rules that took effect before that, the newest of each key may still have been in force,
+    and only these are read. An operator's rules and the job's rules have separate keys. All later
+    rules are read, including those of the future. Without a limit, all rules are read.
+    """
     now_ms, hour_ms = int(time.time() * 1000), _HOUR_S * 1000
     rules = [  # hours from now, template, becomes, kind
         (-9, "/a", "/1", "learned"),

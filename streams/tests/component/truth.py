@@ -1,7 +1,8 @@
-"""A known world: traces whose calls, edges and sums are told by brute force, beside the code under test. Pure.
+"""Generated traces whose calls, edges and sums are computed by brute force. Pure.
 
-Exclusive time is counted microsecond by microsecond. Every span carries its class; counts are adjusted by powers of
-two, so that sums are exact whatever their order.
+The computation shares no code with the code under test. Exclusive time is counted microsecond by
+microsecond. Every span carries its class. Adjusted counts are powers of two, so that sums are exact
+in any order.
 """
 
 import math
@@ -25,13 +26,17 @@ _BELOW = {"shop": ("stock", "price"), "stock": ("rating",), "price": ("rating",)
 _KEPT = {1: "", 2: "ot=th:8", 4: "ot=th:c"}  # adjusted count -> sampling threshold
 _BUCKET = 1.04
 
-Call = tuple  # started_us, cluster, service, class, source cluster, source service, duration, exclusive, ..., count
+# started_us, cluster, service, class, source cluster, source service, duration_us, exclusive_us,
+# request bytes, failed, adjusted count
+Call = tuple
+# started_us, source cluster, source class, cluster, class, duration_us, network_us, request bytes,
+# failed, adjusted count
 Edge = tuple
 
 
 @dataclass
 class Truth:
-    """What must be stored, by trace id and span id."""
+    """What must be stored, by trace id and span id (hexadecimal)."""
 
     calls: dict[tuple[str, str], Call] = field(default_factory=dict)
     edges: dict[tuple[str, str], Edge] = field(default_factory=dict)
@@ -41,7 +46,11 @@ class Truth:
         self.edges |= other.edges
 
     def load(self) -> dict[tuple, tuple[float, ...]]:
-        """(second, cluster, service, class) -> arrivals, failed, good spans, sum of exclusive ms of good calls."""
+        """Returns the sums of calls by (second, cluster, service, class).
+
+        The sums are arrivals, failed calls, good spans, and exclusive ms of good calls. All except
+        the good spans are weighted by the adjusted count.
+        """
         sums: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(4))
         for started, cluster, service, class_id, _, _, _, exclusive, _, failed, count in self.calls.values():
             good = 0 if failed else 1
@@ -51,7 +60,11 @@ class Truth:
         return {key: tuple(row.tolist()) for key, row in sums.items()}
 
     def graph(self) -> dict[tuple, tuple[float, ...]]:
-        """(second, source cluster, source class, cluster, class) -> calls, failed, request bytes, spans."""
+        """Returns the sums of edges by (second, source cluster, source class, cluster, class).
+
+        The sums are calls, failed calls, request bytes and spans. All except the spans are weighted
+        by the adjusted count.
+        """
         sums: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(4))
         for started, here, source, there, class_id, _, _, size, failed, count in self.edges.values():
             key = (started // 1_000_000, here, source, there, class_id)
@@ -59,7 +72,10 @@ class Truth:
         return {key: tuple(row.tolist()) for key, row in sums.items()}
 
     def network(self) -> dict[tuple, tuple[float, float]]:
-        """(second, from, to, histogram bucket) -> calls, sum of microseconds."""
+        """Returns the sums of network times by (second, from, to, histogram bucket).
+
+        The sums are calls and microseconds, weighted by the adjusted count.
+        """
         sums: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(2))
         for started, here, _, there, _, _, network_us, _, _, count in self.edges.values():
             bucket = math.ceil(math.log(network_us) / math.log(_BUCKET))
@@ -69,7 +85,7 @@ class Truth:
 
 @dataclass
 class Trace:
-    """The spans of one trace by the proxy that made them, and their truth."""
+    """The spans of one trace, with the cluster and service of their proxy, and their truth."""
 
     trace_id: bytes
     spans: list[tuple[str, str, Span]] = field(default_factory=list)  # cluster, service, span
@@ -77,13 +93,17 @@ class Trace:
 
 
 class World:
-    """Makes traces, always the same ones for a seed; they begin at `now_us`."""
+    """Creates traces, which are always the same for a seed.
+
+    `truth` is the truth of all traces that were created.
+    """
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
         self.truth = Truth()
 
     def trace(self, now_us: int) -> Trace:
+        """Returns a new trace that begins at `now_us` (Unix µs), and adds its truth to `truth`."""
         dice = self._dice
         trace = Trace(dice.randbytes(16))
         count = dice.choice(tuple(_KEPT))
@@ -100,7 +120,10 @@ class World:
         client: tuple[str, str, Span] | None,
         start_us: int,
     ) -> tuple[int, str, bool]:
-        """A request that is served; its duration, class and whether it failed."""
+        """Adds the server span of a request, and the calls that it makes.
+
+        Returns the request's duration (µs), its class, and whether it failed.
+        """
         dice = self._dice
         span = Span(
             span_id=dice.randbytes(8),
@@ -113,10 +136,10 @@ class World:
             for _ in range(dice.choice((0, 1, 1, 2))):
                 begun, ended = self._call(trace, count, below, cluster, service, class_id, span, moment)
                 intervals.append((begun, ended))
-                # The next one begins before this one has ended, just then, or later.
+                # The next call begins before this call has ended, exactly then, or later.
                 moment = dice.choice((begun + (ended - begun) // 2, ended, ended + dice.randrange(400)))
         latest = max((end for _, end in intervals), default=start_us)
-        # Some answer before their last call has: the rest of it is not theirs.
+        # Some requests end before their last call does. The rest of that call is outside them.
         end_us = (
             latest - dice.randrange(60)
             if intervals and dice.random() < 0.2
@@ -142,7 +165,10 @@ class World:
         self, trace: Trace, count: int, service: str, cluster: str, caller: str, caller_class: str, parent: Span,
         start_us: int,
     ) -> tuple[int, int]:  # fmt: skip
-        """A request that is made; when it began and ended."""
+        """Adds the client span of a call, and the request that it causes.
+
+        Returns the start and the end of the call (Unix µs).
+        """
         dice = self._dice
         there = dice.choice((cluster, cluster, *CLUSTERS))
         network_us = dice.randrange(20_000, 40_000) if there != cluster else dice.randrange(100, 900)
@@ -186,7 +212,11 @@ class World:
             span.status.code = 2
 
     def messages(self, traces: list[Trace], pieces: int) -> list[ExportTraceServiceRequest]:
-        """The traces in so many messages, the spans of each spread over them, out of order; a few come twice."""
+        """Returns the traces' spans in `pieces` messages.
+
+        The spans of each trace are spread over the messages and out of order. One in fifty comes
+        twice.
+        """
         dice = self._dice
         requests = [ExportTraceServiceRequest() for _ in range(pieces)]
         spans = [one for trace in traces for one in trace.spans]
@@ -198,7 +228,7 @@ class World:
 
 
 def exclusive_us(start: int, end: int, intervals: list[tuple[int, int]]) -> int:
-    """How many microseconds of start..end are in none of the intervals."""
+    """Counts the microseconds of start <= t < end that are in none of the intervals."""
     own = np.ones(end - start, dtype=bool)
     for first, last in intervals:
         own[max(first - start, 0) : max(last - start, 0)] = False

@@ -1,5 +1,7 @@
-"""One Envoy with the filter, one without, and perhaps one with another build of it, driven in turn. Keeps
-the account of spans against requests."""
+"""Drives Envoys in turn: one with the filter, one without, and optionally one with another build.
+
+Compares the number of spans with the number of requests.
+"""
 
 import subprocess
 import sys
@@ -22,7 +24,7 @@ PROXY_CORE, LOAD_CORE = 1, 0
 
 
 class Variant:
-    """One Envoy under test; `wasm` is its build of the filter, `None` without one."""
+    """One Envoy under test. `wasm` is its build of the filter, `None` without one."""
 
     def __init__(
         self, name: str, wasm: Path | None, upstream: int, sink: int, folder: Path, stack: ExitStack
@@ -35,7 +37,8 @@ class Variant:
         values = {f"{name}_PORT": str(port) for name, port in ports.items()}
         values |= {f"{name}_HOST": "127.0.0.1" for name in ports}
         values |= {"SPILLWAY_FILTER_WASM": str(wasm), "SPILLWAY_CLUSTER": "west", "SPILLWAY_POD": "cart-1"}
-        values["SPILLWAY_EDGE"] = "false"  # requests carry the trace by which their spans are counted
+        # requests carry the trace by which their spans are counted
+        values["SPILLWAY_EDGE"] = "false"
         values["SPILLWAY_SAMPLE_RATIO"] = "1"
         values["SPILLWAY_SERVICE"] = envoys.SERVICE
         for port in (inbound, outbound):
@@ -52,7 +55,10 @@ class Variant:
             self.targets[direction].write_text(client.targets(port, direction))
 
     def run(self, number: int, direction: str, rate: int, seconds: float) -> tuple[Sample, int]:
-        """The sample, and how many requests it took."""
+        """Runs one load. Returns the sample and the number of requests.
+
+        Raises RuntimeError when a request failed or Envoy has ended.
+        """
         before, began = self.process.cpu_ns(), time.monotonic_ns()
         report = client.attack(VEGETA, LOAD_CORE, self.targets[direction], rate, seconds)
         used, took = self.process.cpu_ns() - before, time.monotonic_ns() - began
@@ -68,7 +74,7 @@ class Variant:
         return sample, report.requests
 
     def stat(self, name: str) -> int:
-        """One of the filter's own stats."""
+        """Returns one of the filter's own stats."""
         name = f"wasmcustom.{name}"
         lines = http_get(self.admin, f"/stats?filter={name}").splitlines()
         [value] = [line.rsplit(":", 1)[1] for line in lines if line.startswith(name + ":")]
@@ -76,7 +82,10 @@ class Variant:
 
 
 def accepted(bootstrap: dict, folder: Path) -> bool:
-    """Whether Envoy would start from it: an older build refuses settings that it does not know."""
+    """Returns whether Envoy would start from this bootstrap.
+
+    An older build refuses settings that it does not know.
+    """
     path = folder / "tried.yaml"
     path.write_text(yaml.safe_dump(bootstrap))
     command = [ENVOY, "--mode", "validate", "-l", "critical", "-c", path]
@@ -84,6 +93,7 @@ def accepted(bootstrap: dict, folder: Path) -> bool:
 
 
 def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
+    """Starts an Envoy with one worker on the given core."""
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(bootstrap))
     command = [ENVOY, "--disable-hot-restart", "--concurrency", "1", "-l", "warning", "-c", path]
@@ -91,7 +101,7 @@ def start_envoy(name: str, core: int, bootstrap: dict, folder: Path) -> Process:
 
 
 class Bench:
-    """The processes, and the account of spans against requests."""
+    """The processes of the benchmark, and the number of traced requests, to compare with spans."""
 
     def __init__(self, wasm: Path, baseline: Path | None, folder: Path, stack: ExitStack) -> None:
         upstream, admin, sink_port = free_ports(3)
@@ -113,7 +123,7 @@ class Bench:
 
     def run(self, number: int, direction: str, rate: int, seconds: float) -> list[Sample]:
         samples = []
-        # Odd rounds turn the order, so that a drift of the machine favours neither.
+        # Odd rounds reverse the order, so that a drift of the machine favours no variant.
         for variant in self.variants[:: 1 if number % 2 == 0 else -1]:
             sample, requests = variant.run(number, direction, rate, seconds)
             samples.append(sample)
@@ -123,8 +133,10 @@ class Bench:
         return samples
 
     def settle(self) -> None:
-        """Waits until the collector has a span of every request so far, none lost, none twice, and the
-        filter knows it."""
+        """Waits until the collector has exactly one span of every request so far.
+
+        The filter's stats must agree. Raises RuntimeError when there are more spans, or after 30 s.
+        """
         deadline = time.monotonic() + 30
         while (spans := int(self.sink.ask())) != self.traced or self.stat(FILTER_STAT_SPANS_SENT) != spans:
             if spans > self.traced or time.monotonic() > deadline:
@@ -132,8 +144,9 @@ class Bench:
             time.sleep(0.1)
 
     def stat(self, name: str) -> int:
-        """One of the filter's own stats, summed over its builds."""
+        """Returns one of the filter's own stats, summed over its builds."""
         return sum(variant.stat(name) for variant in self.variants if variant.filtered)
 
     def rss_mb(self) -> dict[str, float]:
+        """Returns the resident memory of each variant's Envoy in MB."""
         return {variant.name: round(variant.process.rss_mb(), 1) for variant in self.variants}

@@ -1,4 +1,4 @@
-"""The load: vegeta at a constant rate, or as fast as the proxy answers, over persistent connections."""
+"""The load: vegeta over persistent connections, at a constant rate or as fast as possible."""
 
 import json
 import random
@@ -16,6 +16,8 @@ CONNECTIONS = 32
 
 @dataclass(frozen=True)
 class Report:
+    """Figures of one load, as vegeta reports them."""
+
     requests: int
     failed: int
     rate: float
@@ -25,7 +27,7 @@ class Report:
 
 
 def targets(port: int, direction: str) -> str:
-    """Requests of every class, each with a sampled trace of its own, as vegeta reads them."""
+    """Returns requests of every class in vegeta's format, each with a sampled trace of its own."""
     draw = random.Random(port)
     out = []
     for number in range(TARGETS):
@@ -50,7 +52,10 @@ def targets(port: int, direction: str) -> str:
 
 
 def attack(vegeta: Path, core: int, file: Path, rate: int, seconds: float) -> Report:
-    """`rate` requests per second; 0: every connection asks again as soon as it is answered."""
+    """Sends `rate` requests per second for `seconds`, with vegeta on the given core.
+
+    With rate 0, every connection sends its next request as soon as the previous one is answered.
+    """
     command = [
         vegeta,
         "attack",

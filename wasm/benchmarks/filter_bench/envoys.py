@@ -1,8 +1,8 @@
 """Bootstraps of the benchmark's Envoys: the pod's own listeners, and a trivial application.
 
-The proxy under test is `infra/envoy/pod.yaml` itself, with the relay's routes and clusters written in
-statically. The plain variant is the same without the filter. A baseline is another build of the filter,
-with the settings that every build has where it does not know the others.
+The proxy under test is `infra/envoy/pod.yaml` itself, with the relay's routes and clusters written
+in statically. The plain variant is the same without the filter. A baseline is another build of the
+filter. If that build does not know all settings, it gets only those that every build has.
 """
 
 import json
@@ -30,13 +30,16 @@ ANSWERED = {
 
 
 def render(values: dict[str, str]) -> dict:
-    """The pod's bootstrap. What the benchmark has no value for belongs to parts that it replaces."""
+    """Returns the pod's bootstrap. Placeholders without a value become 0.
+
+    They belong to parts that the benchmark replaces.
+    """
     text = re.sub(r"\$\{(\w+)\}", lambda found: values.get(found[1], "0"), TEMPLATE.read_text())
     return yaml.safe_load(text)
 
 
 def pod(values: dict[str, str], upstream: int) -> dict:
-    """Bootstrap with static routes as the relay serves them."""
+    """Returns the pod's bootstrap with static routes, as the relay serves them."""
     rendered = render(values)
     static = rendered["static_resources"]
     for listener, hosts in zip(static["listeners"], (inbound_hosts(), outbound_hosts()), strict=True):
@@ -46,7 +49,7 @@ def pod(values: dict[str, str], upstream: int) -> dict:
         manager["http_filters"] = [f for f in manager["http_filters"] if "spillway-alone" not in f["name"]]
         manager["route_config"] = {"virtual_hosts": hosts}
     clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
-    # The benchmark's receiver speaks in clear: what is measured is the filter.
+    # The benchmark's receiver uses no TLS: only the filter is measured.
     for one in clusters:
         one.pop("transport_socket", None)
     clusters += [cluster(f"{s}|{c}", upstream) for s in CALLEES for c in ("west", "east")]
@@ -56,13 +59,14 @@ def pod(values: dict[str, str], upstream: int) -> dict:
 
 
 def manager_of(listener: dict) -> dict:
+    """Returns the HTTP connection manager of a listener."""
     [chain] = listener["filter_chains"]
     [network] = chain["filters"]
     return network["typed_config"]
 
 
 def change_filter(bootstrap: dict, keep: bool) -> None:
-    """Leaves the filter the settings that every build knows, or takes it away."""
+    """Removes the filter, or with `keep` reduces it to the settings that every build knows."""
     for listener in bootstrap["static_resources"]["listeners"]:
         manager = manager_of(listener)
         kept = []
@@ -78,7 +82,7 @@ def change_filter(bootstrap: dict, keep: bool) -> None:
 
 
 def class_routes(service: str, action: dict) -> list[dict]:
-    """A route per class, the most specific first, and the catch-all."""
+    """Returns one route per class, the most specific first, and then the catch-all."""
     templates = sorted(TEMPLATES, key=len, reverse=True)
     names = [f"{service} {method} {template}" for template in templates for method in METHODS]
     other = {"name": "other", "match": {"prefix": "/"}, "route": action, "metadata": METADATA}
@@ -86,11 +90,13 @@ def class_routes(service: str, action: dict) -> list[dict]:
 
 
 def inbound_hosts() -> list[dict]:
+    """Returns the virtual host of the inbound listener."""
     action = {"cluster": "spillway-app", "timeout": "0s"}
     return [{"name": "inbound", "domains": ["*"], "routes": class_routes(SERVICE, action)}]
 
 
 def outbound_hosts() -> list[dict]:
+    """Returns one virtual host per callee, whose calls are weighted over two clusters."""
     out = []
     for service in CALLEES:
         weights = [{"name": f"{service}|west", "weight": 7000}, {"name": f"{service}|east", "weight": 3000}]
@@ -102,8 +108,11 @@ def outbound_hosts() -> list[dict]:
 
 
 def application(port: int, admin: int) -> dict:
-    """Answers everything at once, as a callee behind a filter of its own would: the cheapest upstream
-    that is steady, an Envoy without an upstream of its own."""
+    """Returns the bootstrap of the application, which answers everything at once.
+
+    It answers as a callee behind a filter of its own would. It is an Envoy without an upstream,
+    which is the cheapest application with steady response times.
+    """
     answer = {"status": 200, "body": {"inline_string": "x" * BODY_BYTES}}
     added = [
         {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}

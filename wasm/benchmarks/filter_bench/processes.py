@@ -1,4 +1,4 @@
-"""Processes of one benchmark: started on a core, waited for, always stopped."""
+"""Processes of one benchmark: each is started on a core, waited for, and always stopped."""
 
 import os
 import socket
@@ -10,11 +10,12 @@ from pathlib import Path
 
 
 def on_core(core: int, command: Sequence[str | Path]) -> list[str]:
+    """Returns the command, pinned to one core."""
     return ["taskset", "-c", str(core), *map(str, command)]
 
 
 class Process:
-    """A child on one core; its log is a file, whose end explains why it died."""
+    """A child process on one core. Its log is a file, whose end explains an early exit."""
 
     def __init__(self, name: str, core: int, command: Sequence[str | Path], folder: Path) -> None:
         self.name = name
@@ -25,6 +26,7 @@ class Process:
             )
 
     def wait_port(self, port: int, seconds: float = 30) -> None:
+        """Waits until the port accepts connections. Raises RuntimeError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             self.check()
@@ -37,24 +39,29 @@ class Process:
                 time.sleep(0.05)
 
     def ask(self) -> str:
-        """The line with which it answers an empty line."""
+        """Sends an empty line, and returns the line with which the process answers."""
         print(file=self._process.stdin, flush=True)
         return self._process.stdout.readline().strip()
 
     def check(self) -> None:
+        """Raises RuntimeError with the end of the log when the process has ended."""
         if self._process.poll() is not None:
             end = self.log.read_text(errors="replace")[-2000:]
             raise RuntimeError(f"{self.name} ended with {self._process.returncode}: {end}")
 
     def cpu_ns(self) -> int:
-        """User and system time of all its threads: the scheduler's account, which is what utime and
-        stime of /proc/<pid>/stat are scaled to, but in nanoseconds instead of 10 ms ticks."""
+        """Returns user and system time of all threads of the process in nanoseconds.
+
+        The value is the scheduler's account. utime and stime of /proc/<pid>/stat are scaled to it,
+        but they have ticks of 10 ms.
+        """
         total = 0
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             total += int((task / "schedstat").read_text().split()[0])
         return total
 
     def rss_mb(self) -> float:
+        """Returns the resident memory of the process in MB."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -68,5 +75,6 @@ class Process:
 
 
 def http_get(port: int, path: str) -> str:
+    """Returns the body of a local HTTP GET."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
         return response.read().decode()

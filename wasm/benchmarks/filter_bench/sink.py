@@ -1,6 +1,6 @@
-"""An OTLP/gRPC service that accepts spans and totals, counts spans and forgets: `sink.py PORT`.
+"""An OTLP/gRPC service that accepts spans and totals, and only counts the spans: `sink.py PORT`.
 
-It writes the count of spans that it has received to standard output whenever a line comes in.
+For each line on standard input, it writes the number of received spans to standard output.
 """
 
 import sys
@@ -14,16 +14,20 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as ser
 
 
 class Sink(service.TraceServiceServicer):
+    """Accepts every export of spans and counts them."""
+
     def __init__(self) -> None:
         self.spans = 0
 
     def Export(self, request, context):
-        # One worker thread: no lock.
+        # There is one worker thread, so no lock is needed.
         self.spans += sum(len(scope.spans) for group in request.resource_spans for scope in group.scope_spans)
         return messages.ExportTraceServiceResponse()
 
 
 class Totals(metric_service.MetricsServiceServicer):
+    """Accepts every export of totals and ignores it."""
+
     def Export(self, request, context):
         return metric_messages.ExportMetricsServiceResponse()
 

@@ -1,4 +1,4 @@
-"""From samples of alternated runs to the figures of the benchmark. Pure."""
+"""Computes the figures of the benchmark from samples of alternated runs. Pure."""
 
 import statistics
 from collections.abc import Iterable
@@ -31,8 +31,10 @@ class Sample:
 
 
 def compared(pairs: list[tuple[Sample, Sample]]) -> dict:
-    """What the second of each pair adds to the first: medians over rounds; `spread` is the least and the
-    greatest of them."""
+    """Computes what the second sample of each pair adds to the first: medians over rounds.
+
+    `spread` holds the least and the greatest value of each.
+    """
     added = {
         "added_p50_ms": [b.p50_ms - a.p50_ms for a, b in pairs],
         "added_p99_ms": [b.p99_ms - a.p99_ms for a, b in pairs],
@@ -46,8 +48,11 @@ def compared(pairs: list[tuple[Sample, Sample]]) -> dict:
 
 
 def of_direction(samples: Iterable[Sample]) -> dict:
-    """Figures of one direction and rate: what the filter adds to the plain run of the same round. Where
-    there is a baseline, also what that adds, and what the filter adds to it."""
+    """Returns the figures of one direction and rate.
+
+    They are what the filter adds to the plain run of the same round. With a baseline, they also are
+    what the baseline adds to plain, and what the filter adds to the baseline.
+    """
     rounds: dict[int, dict[str, Sample]] = {}
     for sample in samples:
         rounds.setdefault(sample.round, {})[sample.variant] = sample
@@ -69,7 +74,7 @@ def of_direction(samples: Iterable[Sample]) -> dict:
 
 
 def summarize(samples: list[Sample], headline_rate: int) -> dict:
-    """All figures; the headline keys are those of the worse hop at `headline_rate`."""
+    """Returns all figures. The headline keys are those of the worse hop at `headline_rate`."""
     by: dict[str, dict[str, dict]] = {}
     for rate in sorted({sample.rate for sample in samples}, key=lambda rate: (rate == SATURATION, rate)):
         for direction in sorted({sample.direction for sample in samples}):
@@ -78,7 +83,8 @@ def summarize(samples: list[Sample], headline_rate: int) -> dict:
             by.setdefault(name, {})[direction] = of_direction(chosen)
     hops = by[str(headline_rate)].values()
     headline = {key: max(hop[key] for hop in hops) for key in ("added_p50_ms", "added_p99_ms", "cpu_ratio")}
-    # A rate that was not kept was not the rate: the client, not the proxy, waited for the processor.
+    # Where a rate was not kept, the client waited for the processor, not the proxy. Its latencies
+    # then say nothing about the proxy.
     kept = min((s.answered / s.rate for s in samples if s.rate != SATURATION), default=1.0)
     headline["rate_kept"] = round(kept, 4)
     return {**headline, "headline": f"the worse of the hops, at {headline_rate} requests/s", "rates": by}

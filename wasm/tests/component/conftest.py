@@ -1,4 +1,4 @@
-"""One application, one collector and one Envoy with the real filter, for all tests of a module."""
+"""Fixtures: an application, a collector and an Envoy with the real filter, once per test module."""
 
 import sys
 from collections.abc import Iterator
@@ -25,6 +25,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture
 def lone(tmp_path) -> Iterator[Stack]:
-    """One worker, whose spans arrive in order: what left none is known when a later request's are there."""
+    """A stack whose Envoy has a single worker, so that its spans arrive in order.
+
+    A test can then conclude that a request left no span, once the spans of a later request are
+    there.
+    """
     with running(tmp_path, Setup(concurrency=1)) as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""B3 beside W3C: whichever of the two an application propagates, it finds the span of the proxy beside it."""
+"""B3 beside W3C: an application can propagate either and still refers to its own proxy's span."""
 
 import pytest
 from filter_harness.client import get, traced
@@ -8,11 +8,12 @@ pytestmark = pytest.mark.component
 
 
 def multi(trace: str, span: str, **more: str) -> dict[str, str]:
+    """Returns the B3 headers of a caller that propagates several of them."""
     return {"x-b3-traceid": trace, "x-b3-spanid": span, **more}
 
 
 def through(stack, headers: dict[str, str], trace: str) -> tuple[dict[str, str], str, str]:
-    """What the application saw, and the span ids of the client's and the server's side."""
+    """Returns the headers that the application saw, and the span ids of client and server side."""
     answer = get(stack.proxy.outbound, "/users/1", headers)
     spans = stack.collector.wait_for(lambda span: span.trace_id == trace, 2)
     client, server = (next(span for span in spans if span.kind == kind) for kind in (CLIENT, SERVER))
@@ -22,8 +23,11 @@ def through(stack, headers: dict[str, str], trace: str) -> tuple[dict[str, str],
 
 @pytest.mark.parametrize("w3c", [False, True])
 def test_the_application_finds_its_own_proxy_in_every_shape(stack, w3c: bool) -> None:
-    """B3 alone, or beside a traceparent of another trace (which wins): at the application single, multi and
-    traceparent name one trace and the server's span, never the caller's."""
+    """B3 arrives alone, or beside a traceparent of another trace, which wins.
+
+    At the application, single B3, multi B3 and traceparent all name one trace and the server's
+    span. They never name the caller's span.
+    """
     trace, span, headers = traced()
     other, _, _ = traced()
     told = other if w3c else trace
@@ -39,7 +43,7 @@ def test_the_application_finds_its_own_proxy_in_every_shape(stack, w3c: bool) ->
 
 
 def test_debug_and_undecided_callers(stack) -> None:
-    """Debug stays debug; where the caller left the decision to others, it is made once and told."""
+    """Debug stays debug. An undecided caller's decision is made once and then passed on."""
     trace, span, _ = traced()
     seen, _, server = through(stack, {"b3": f"{trace}-{span}-d"}, trace)
     assert seen["b3"] == f"{trace}-{server}-d"
@@ -52,7 +56,10 @@ def test_debug_and_undecided_callers(stack) -> None:
 
 
 def test_a_malformed_b3_does_not_hide_the_other(stack) -> None:
-    """The single header is garbage, the multi headers carry a trace: it is continued, and the garbage counted."""
+    """The single header is garbage, and the multi headers carry a trace.
+
+    That trace is continued, and the garbage is counted.
+    """
     before = stack.proxy.stats()["outbound_malformed_traces"]
     trace, span, _ = traced()
     seen, _, server = through(stack, {"b3": "garbage", **multi(trace, span, **{"x-b3-sampled": "1"})}, trace)
@@ -62,7 +69,7 @@ def test_a_malformed_b3_does_not_hide_the_other(stack) -> None:
 
 
 def test_unsampled_b3_is_left_alone(stack) -> None:
-    """The caller said no: its headers arrive as they were."""
+    """A caller's decision not to sample is honoured: its headers arrive unchanged."""
     trace, span, _ = traced()
     value = f"{trace}-{span}-0"
     seen = get(stack.proxy.outbound, "/users/1", {"b3": value}).seen

@@ -1,4 +1,7 @@
-"""Which classes have load stats of their own is one choice of all workers, whatever each of them meets first."""
+"""All workers agree on the classes that have load stats of their own.
+
+The order in which each worker meets the classes does not matter.
+"""
 
 import random
 from collections import Counter
@@ -17,13 +20,16 @@ ROUNDS = 8
 
 
 def test_a_class_is_its_own_on_every_worker_or_on_none(tmp_path) -> None:
-    """Two workers meet 320 classes in different orders, each class several times: 256 have stats, which count
-    all of their requests; the others are in one stat; the spans of a class are stamped all or none."""
+    """Two workers meet 320 classes in different orders, each class several times.
+
+    256 classes have stats of their own, which count all of their requests. The others share one
+    stat. Either all spans of a class are stamped with its load, or none is.
+    """
     met = [n for n in range(len(NAMES)) for _ in range(ROUNDS)]
     random.Random(5).shuffle(met)
     with running(tmp_path, Setup(concurrency=2, classes=tuple(NAMES)), HoldingApp) as stack:
         for n in met:
-            # A connection of its own each: the kernel spreads them over the workers.
+            # Each request has its own connection, so the kernel spreads them over the workers.
             assert get(stack.proxy.inbound, f"/c{n}/7").status == 200
         received = stack.collector.wait_for(lambda span: span.kind == SERVER, len(met))
         stats = stack.proxy.stats()

@@ -1,4 +1,4 @@
-"""What a client that anybody may be can make of its own request: one request, whatever it claims."""
+"""Edge mode: a request from an untrusted client counts as one request, whatever it claims."""
 
 import pytest
 from filter_harness.client import get, traced
@@ -32,8 +32,10 @@ FORGED = {
 
 @pytest.mark.parametrize("claim", FORGED)
 def test_a_forged_claim_is_one_request(edge, claim: str) -> None:
-    """One span of a new trace that stands for itself alone, one entry in the totals, and an application that
-    sees none of it."""
+    """The request makes one span of a new trace, with an adjusted count of 1.
+
+    It adds one entry to the totals, and the application sees none of the claims.
+    """
     totals, spans = edge.collector.totals, edge.collector.spans
     totals.wait_for(lambda totals: len(totals.exports) > 0)
     before, seen = totals.requests().get((CLASS, True), 0), len(spans)
@@ -61,14 +63,17 @@ def test_a_forged_claim_is_one_request(edge, claim: str) -> None:
 
 
 def test_ignored_sources_are_counted(edge) -> None:
-    """Who claims to be a service of the mesh is seen in the stats."""
+    """Requests that claim to come from a service of the mesh are counted in the stats."""
     before = edge.proxy.stats()["inbound_ignored_sources"]
     get(edge.proxy.inbound, "/users/1", FORGED["a service of the mesh"])
     edge.proxy.wait_stat("inbound_ignored_sources", lambda value: value == before + 1)
 
 
 def test_behind_the_edge_the_mesh_is_believed(stack) -> None:
-    """The same claims by a proxy of the mesh continue its trace, and its calls are no entries."""
+    """Without edge mode, the same claims by a proxy of the mesh continue its trace.
+
+    Its calls are not counted as entries.
+    """
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/users/1", headers)
     [server] = stack.collector.wait_for(lambda span: span.trace_id == trace and span.kind == SERVER, 1)

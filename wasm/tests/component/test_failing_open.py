@@ -1,4 +1,4 @@
-"""What goes wrong around the filter never reaches a request, and is counted."""
+"""Faults around the filter never affect a request, and are counted."""
 
 import socket
 import time
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.component
 
 @pytest.fixture
 def away(tmp_path):
-    """An application and an Envoy whose collector is not there, with small bounds."""
+    """Starts an application and an Envoy with small bounds, whose collector does not run."""
     app_port, collector_port = free_ports(2)
     app = application.start(app_port)
     proxies: list[Proxy] = []
@@ -32,14 +32,19 @@ def away(tmp_path):
 
 
 def requests(proxy: Proxy, count: int) -> int:
-    """Sends `count` requests, eight at a time, through both listeners; returns how many failed."""
+    """Sends `count` requests, eight at a time, through both listeners.
+
+    Returns the number of failures.
+    """
     with ThreadPoolExecutor(8) as pool:
         return sum(a.status != 200 for a in pool.map(lambda _: get(proxy.outbound, "/users/1"), range(count)))
 
 
 def test_collector_away(away) -> None:
-    """No request fails; every span is dropped at last, and counted by reason; with the collector back
-    spans flow."""
+    """Without a collector no request fails; every span is finally dropped and counted by reason.
+
+    When the collector starts, spans flow.
+    """
     proxy, port = away()
     assert requests(proxy, 400) == 0
     by_reason = [f"spans_dropped_{reason}" for reason in ("queue_full", "export_failed")]
@@ -60,7 +65,7 @@ def test_collector_away(away) -> None:
 
 
 def test_every_span_is_sent_or_counted(away) -> None:
-    """With a collector that refuses at first: sent + dropped is what was made, and no span comes twice."""
+    """A collector refuses at first: sent plus dropped spans are all spans, and none comes twice."""
     proxy, port = away({"max_batch_spans": 64, "max_queue_spans": 4096})
     collector = Collector(port)
     collector.refuse = True
@@ -79,8 +84,8 @@ def test_every_span_is_sent_or_counted(away) -> None:
 
 
 def test_rejected_spans_are_dropped_spans(away) -> None:
-    """What the collector says it rejected is counted as dropped, not as sent."""
-    proxy, port = away({"max_queue_spans": 64})  # nothing is dropped before it is sent
+    """Spans that the collector reports as rejected count as dropped, not as sent."""
+    proxy, port = away({"max_queue_spans": 64})  # no span is dropped before it is sent
     collector = Collector(port)
     collector.reject = True
     try:
@@ -98,7 +103,7 @@ def test_bad_configuration_keeps_envoy_from_starting(away) -> None:
 
 
 def test_unknown_collector_cluster(away) -> None:
-    """A collector cluster that Envoy does not know costs the spans, which are counted, and no request."""
+    """An unknown collector cluster costs the spans, which are counted, but no request fails."""
     proxy, _ = away({"collector_cluster": "nowhere"})
     assert requests(proxy, 50) == 0
     proxy.wait_stat("spans_dropped", lambda value: value == 100)
@@ -108,7 +113,10 @@ def test_unknown_collector_cluster(away) -> None:
 
 @pytest.mark.parametrize("name", [b"x-\xff", b"x-\xc3\xa9", b"x-\x80\x81"])
 def test_header_names_that_are_not_ascii_do_not_reach_the_filter(stack, name: bytes) -> None:
-    """The SDK panics on a header name that is not UTF-8: Envoy's codec refuses it, and the filter lives."""
+    """Envoy's codec refuses a header name that is not UTF-8, and the filter keeps running.
+
+    The SDK would panic on such a name.
+    """
     before = stack.proxy.stats()["spans_finished"]
     with socket.create_connection(("127.0.0.1", stack.proxy.outbound), 10) as caller:
         caller.sendall(b"GET /users/1 HTTP/1.1\r\nhost: cart\r\n" + name + b": 1\r\n\r\n")

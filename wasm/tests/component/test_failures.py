@@ -1,4 +1,4 @@
-"""Why a request failed, how often it was tried, and that what was cut short is told as such."""
+"""Why a request failed, how often it was tried, and how requests that were cut short appear."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -20,14 +20,18 @@ def start(tmp_path) -> Iterator[Callable[[Setup], Stack]]:
 
 
 def spans_of(collector: Collector, trace: str, kind: int, count: int) -> list[Received]:
+    """Waits for exactly `count` spans of one trace and kind. Returns them by start time."""
     found = collector.wait_for(lambda span: span.trace_id == trace and span.kind == kind, count)
     assert len(found) == count
     return sorted(found, key=lambda span: span.start_ns)
 
 
 def test_connection_failure_after_retries(start) -> None:
-    """Nobody listens: each try of the caller is a span at the callee's proxy that counts the tries
-    before it; the caller's one span tells the retries, and both what Envoy made of it."""
+    """Nobody listens, so each try of the caller is one span at the callee's proxy.
+
+    Each of these spans counts the tries before it. The caller's single span carries the number of
+    retries, and all spans carry Envoy's response flags.
+    """
     stack = start(Setup(retries=2))
     stack.app.stop()
     trace, _, headers = traced()
@@ -46,7 +50,7 @@ def test_connection_failure_after_retries(start) -> None:
 
 
 def test_success_after_a_retry_is_told(start) -> None:
-    """An application that fails once: the caller's span succeeds and says that it took a retry."""
+    """The application fails once: the caller's span succeeds and carries the number of retries."""
     stack = start(Setup(retries=1))
     trace, _, headers = traced()
     assert get(stack.proxy.outbound, f"/once/{trace}", headers).status == 200
@@ -58,7 +62,7 @@ def test_success_after_a_retry_is_told(start) -> None:
 
 
 def test_timeout(start) -> None:
-    """A callee that is too slow: the caller's span ends at the timeout, before the callee does, and says UT."""
+    """The callee is too slow: the caller's span ends first, at the timeout, with the flag UT."""
     stack = start(Setup(timeout="0.3s"))
     trace, _, headers = traced()
     with stack.app.holding():
@@ -69,7 +73,8 @@ def test_timeout(start) -> None:
 
 
 def test_response_cut_short(start) -> None:
-    """The headers said 200 and the body never ended: the span fails, and says who left."""
+    """The headers said 200 but the body never ended: the span fails; its error type names who
+    left."""
     stack = start(Setup())
     trace, _, headers = traced()
     stack.get_cut_short(headers)
@@ -100,7 +105,7 @@ def test_connect_tunnel(start) -> None:
 
 
 def test_upload_abandoned_halfway(start) -> None:
-    """A caller that leaves in the middle of its body: one failed span per side, nothing left in flight."""
+    """A caller leaves in the middle of its body: one failed span per side, and none in flight."""
     stack = start(Setup())
     proxy = stack.proxy
     trace, _, headers = traced()

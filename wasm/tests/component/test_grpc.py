@@ -1,4 +1,4 @@
-"""gRPC through both listeners: the status of trailers, of answers that are nothing but trailers, and of resets."""
+"""gRPC through both listeners: status in trailers, in trailers-only answers, and after resets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,8 @@ pytestmark = pytest.mark.component
 
 @dataclass
 class Rpc:
+    """A running stack, and a gRPC channel to its outbound listener."""
+
     stack: Stack
     channel: grpc.Channel
 
@@ -29,6 +31,7 @@ class Rpc:
         return self.stack.collector
 
     def spans(self, trace: str) -> tuple[Received, Received]:
+        """Waits for the client and the server span of a trace."""
         found = self.collector.wait_for(lambda span: span.trace_id == trace, 2)
         client, server = (next(span for span in found if span.kind == kind) for kind in (CLIENT, SERVER))
         return client, server
@@ -36,6 +39,7 @@ class Rpc:
 
 @contextmanager
 def channel_through(folder, setup: Setup) -> Iterator[Rpc]:
+    """Runs a gRPC application behind both listeners."""
     with running(folder, setup, RpcApp) as stack:
         with grpc.insecure_channel(f"127.0.0.1:{stack.proxy.outbound}") as channel:
             yield Rpc(stack, channel)
@@ -61,7 +65,10 @@ def metadata(headers: dict[str, str]) -> list[tuple[str, str]]:
     ],
 )
 def test_unary(rpc: Rpc, method: str, code: int, client_error: str | None, server_error: str | None) -> None:
-    """The status is told by both sides; which ones are errors differs, as the conventions say."""
+    """Both sides record the status.
+
+    Which codes count as errors depends on the side, by convention.
+    """
     trace, _, headers = traced()
     call = rpc.channel.unary_unary(path(method))
     if code:
@@ -83,7 +90,7 @@ def test_unary(rpc: Rpc, method: str, code: int, client_error: str | None, serve
 
 
 def test_status_in_trailers_after_messages(rpc: Rpc) -> None:
-    """A stream that breaks after three messages is a failed call, though HTTP said 200."""
+    """A stream that breaks after three messages is a failed call, although HTTP's status is 200."""
     trace, _, headers = traced()
     got = []
     with pytest.raises(grpc.RpcError):
@@ -96,8 +103,10 @@ def test_status_in_trailers_after_messages(rpc: Rpc) -> None:
 
 
 def test_early_resets(rpc: Rpc) -> None:
-    """A caller that resets before the answer gives its share of the load back at once, while the
-    application still works, and its span says that it has no status and why."""
+    """A caller resets before the answer: its load is released at once.
+
+    The application still works at that time. The span has no status, and says why.
+    """
     for _ in range(10):
         trace, _, headers = traced()
         call = rpc.channel.unary_unary(path("Wait")).future(b"w", metadata=metadata(headers))
@@ -112,7 +121,7 @@ def test_early_resets(rpc: Rpc) -> None:
 
 
 def test_a_call_that_outlives_every_call_is_a_stream(tmp_path) -> None:
-    """Beyond `long_lived_after_ms` a call is no load from then on, counted once, and leaves no span."""
+    """After `long_lived_after_ms` a call is no longer load, is counted once, and leaves no span."""
     setup = Setup(http2=True, concurrency=1, overrides={"long_lived_after_ms": 1000})
     with channel_through(tmp_path, setup) as rpc:
         _, _, headers = traced()

@@ -1,4 +1,4 @@
-"""gRPC answers that tell no status, or one that is none: nothing is made up, and nobody is blamed for it."""
+"""gRPC answers with no status or an invalid one: the filter invents no status and no culprit."""
 
 import threading
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Watch(grpc.GenericRpcHandler):
 
 
 class Told(BaseHTTPRequestHandler):
-    """Answers 200 with the `grpc-status` that the path's last part names, none where that is `none`."""
+    """Answers 200 with the `grpc-status` of the path's last segment, or without one for `none`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -44,11 +44,11 @@ class Told(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Silence."""
+        """Logs nothing."""
 
 
 class App:
-    """Whichever of the two, on a port."""
+    """One of the two applications, listening on a port."""
 
     def __init__(self, server: ThreadingHTTPServer | grpc.Server) -> None:
         self._server = server
@@ -82,6 +82,7 @@ def told(tmp_path_factory) -> Iterator[Stack]:
 
 
 def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
+    """Waits for the client and the server span of a trace."""
     found = collector.wait_for(lambda span: span.trace_id == trace, 2)
     client, server = (next(span for span in found if span.kind == kind) for kind in (CLIENT, SERVER))
     return client, server
@@ -99,8 +100,10 @@ def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
     ],
 )
 def test_status_in_headers(told, kind: str, status: str, code: int | None, error: str | None) -> None:
-    """gRPC-Web (status in the body) and answers without any are HTTP's 200; what is no code is UNKNOWN, a
-    failure on both sides."""
+    """gRPC-Web, with its status in the body, and answers without a status count as HTTP's 200.
+
+    A status that is not a valid code is UNKNOWN, which is a failure on both sides.
+    """
     trace, _, headers = traced()
     answer = get(
         told.proxy.outbound, f"/shop.v1.Cart/{status}", {**headers, "content-type": kind}, b"\0\0\0\0\0"
@@ -113,8 +116,11 @@ def test_status_in_headers(told, kind: str, status: str, code: int | None, error
 
 
 def test_cancelled_after_the_answer(tmp_path) -> None:
-    """A caller that leaves a stream which was answered: no status is made up, the server is not to blame,
-    and both spans say who left."""
+    """A caller leaves a stream that the server had answered.
+
+    No status is invented, the server's span does not fail, and the flags of both spans name who
+    left.
+    """
     with running(tmp_path, Setup(http2=True), App.watch) as stack:
         trace, _, headers = traced()
         with grpc.insecure_channel(f"127.0.0.1:{stack.proxy.outbound}") as channel:

@@ -1,4 +1,4 @@
-"""In-flight over two workers, and the gauge under every way a request can end."""
+"""In-flight requests over two workers, and the gauge for every way in which a request can end."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.component
 
 
 def test_in_flight_is_shared_by_workers(stack) -> None:
-    """Thirty requests held at once, spread over both workers: the stamps count up to thirty."""
+    """Thirty requests are held at once, over both workers: the stamps count up to thirty."""
     with ThreadPoolExecutor(30) as pool:
         with stack.app.holding():
             answers = [pool.submit(get, stack.proxy.inbound, "/held/30") for _ in range(30)]
@@ -21,22 +21,22 @@ def test_in_flight_is_shared_by_workers(stack) -> None:
         lambda s: s.kind == SERVER and s.attributes["url.path"] == "/held/30", 30
     )
     stamps = sorted(span.attributes["spillway.load.in_flight"] for span in spans)
-    # A worker counts a request in, then reads the gauge: whatever the other one does in between, at most
-    # its one request under way there is stamped with more than its rank, and none with less.
+    # A worker adds its request to the gauge, and then reads it. The other worker can add at most
+    # one request in between. So a stamp exceeds its rank by at most one, and is never below it.
     assert stamps[-1] == 30
     assert all(stamp - rank in (0, 1) for rank, stamp in enumerate(stamps, start=1)), stamps
     stack.proxy.wait_stat("inbound_in_flight", lambda value: value == 0)
 
 
 def abandoned(stack, path: str, headers: str = "") -> None:
-    """A caller that leaves while its request is with the application."""
+    """Sends a request and leaves while the application works on it."""
     with socket.create_connection(("127.0.0.1", stack.proxy.outbound)) as caller:
         caller.sendall(f"GET {path} HTTP/1.1\r\nhost: cart\r\n{headers}\r\n".encode())
         stack.proxy.wait_stat("inbound_in_flight", lambda value: value == 1)
 
 
 def test_in_flight_returns_to_zero_after_resets(stack) -> None:
-    """Callers that go away, an application that resets, and errors all give their share back once."""
+    """Callers that leave, applications that reset, and errors release their load exactly once."""
     before = stack.proxy.stats()
     for _ in range(10):
         with stack.app.holding():
@@ -52,8 +52,10 @@ def test_in_flight_returns_to_zero_after_resets(stack) -> None:
 
 
 def test_abandoned_request_is_a_failed_span_without_status(stack) -> None:
-    """A caller that leaves before the response leaves a span that says so, however long the application
-    still works on it."""
+    """A caller leaves before the response: its spans fail and have no status.
+
+    It does not matter how long the application still works on the request.
+    """
     trace, _, headers = traced()
     with stack.app.holding():
         abandoned(stack, "/held/x", f"traceparent: {headers['traceparent']}\r\n")
@@ -62,7 +64,7 @@ def test_abandoned_request_is_a_failed_span_without_status(stack) -> None:
 
 
 def test_long_lived_streams_are_counted_and_leave_no_span(lone) -> None:
-    """An upgrade and an event stream are no latency and no load; each is counted once per side."""
+    """An upgrade and an event stream add no latency sample and no load, and count once per side."""
     _, _, headers = traced()
     with lone.app.holding(), socket.create_connection(("127.0.0.1", lone.proxy.outbound)) as caller:
         upgrade = "connection: upgrade\r\nupgrade: websocket\r\n"

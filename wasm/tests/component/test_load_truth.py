@@ -1,4 +1,7 @@
-"""Load at arrival against the truth: what an open-loop client and the application saw, over one, two and four workers."""
+"""Load at arrival against the truth, with one, two and four workers.
+
+The truth is what an open-loop client and the application recorded.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,8 +38,11 @@ def workers(request, tmp_path) -> Iterator[Stack]:
 
 @dataclass(frozen=True)
 class Stay:
-    """One request: the proxy had it at the latest when the application read it, at the earliest when the
-    client sent it; and it left no earlier than the application answered, no later than the client read that."""
+    """The times of one request, between which its stay at the proxy began and ended.
+
+    The proxy received the request between `sent` (by the client) and `read` (by the application).
+    The request left between `answered` (by the application) and `done` (read by the client).
+    """
 
     trace: str
     kind: str
@@ -47,6 +53,7 @@ class Stay:
 
 
 def stays(records: list[Record], app: HoldingApp) -> list[Stay]:
+    """Joins the client's records with the application's times."""
     return [Stay(r.trace, r.kind, r.sent, *app.inside[r.trace], r.done) for r in records]
 
 
@@ -54,7 +61,10 @@ Bounds = tuple[float, float]
 
 
 def in_flight(all_stays: list[Stay], own: Stay) -> Bounds:
-    """The least and the most that can have been inside when this one arrived, itself included."""
+    """Returns the least and greatest possible number of requests inside when `own` arrived.
+
+    Both count `own` itself.
+    """
     others = [stay for stay in all_stays if stay is not own]
     least = sum(stay.read <= own.sent and own.read <= stay.answered for stay in others)
     most = sum(stay.sent <= own.read and own.sent <= stay.done for stay in others)
@@ -62,40 +72,48 @@ def in_flight(all_stays: list[Stay], own: Stay) -> Bounds:
 
 
 def last_second(all_stays: list[Stay], own: Stay) -> Bounds:
-    """The least and the most that can have arrived in the second before this one."""
+    """Returns the least and greatest possible number of arrivals in the second before `own`."""
     others = [stay for stay in all_stays if stay is not own]
     least = sum(own.read - 1 <= stay.sent and stay.read <= own.sent for stay in others)
     return least, sum(own.sent - 1 <= stay.read and stay.sent <= own.read for stay in others)
 
 
 def means(bounds: list[Bounds]) -> Bounds:
+    """Returns the mean of the lower and of the upper bounds."""
     least, most = zip(*bounds, strict=True)
     return mean(least), mean(most)
 
 
 def within(told: float, bounds: Bounds, part: float, what: str) -> None:
-    """A machine that delays client or application moves the bounds apart, and nothing else."""
+    """Checks a value against its bounds, widened by the fraction `part`.
+
+    A machine that delays client or application only moves the bounds apart.
+    """
     least, most = bounds
     assert least * (1 - part) <= told <= most * (1 + part), f"{what}: {told}, the truth: {least} to {most}"
 
 
 def agree(all_stays: list[Stay], spans: dict[str, Received], names: tuple[str, str], what: str) -> None:
-    """The stamps' means are those of the truth within 5 %, and so is Little's law."""
+    """Checks that the stamps' means are within 5 % of the truth, and that Little's law holds."""
     start = min(stay.sent for stay in all_stays)
     steady = [stay for stay in all_stays if stay.sent - start >= WARM_UP]
     rate = means([last_second(all_stays, stay) for stay in steady])
     told_inside, told_rate = (mean(spans[stay.trace].attributes[name] for stay in steady) for name in names)
     within(told_inside, means([in_flight(all_stays, stay) for stay in steady]), 0.05, f"{what}: in flight")
     within(told_rate, rate, 0.05, f"{what}: arrival rate")
-    # Little: what an arrival finds in the system is rate x time there, here over the same arrivals.
+    # Little's law: the mean number that an arrival finds equals rate x time in the system. All
+    # three are taken over the same arrivals.
     holding = means([(stay.answered - stay.read, stay.done - stay.sent) for stay in all_stays])
     product = (rate[0] * holding[0], rate[1] * holding[1])
     within(told_inside - 1, product, 0.25, f"{what}: L = rate x W")
 
 
 def test_stamped_load_is_the_truth(workers) -> None:
-    """Means of in-flight and of the last second's arrivals are within 5 % of what client and application
-    saw, for the service and for each class; the stats count every arrival once and end at nothing."""
+    """Mean in-flight requests and arrivals of the last second are within 5 % of the truth.
+
+    This holds for the service and for each class. The stats count every arrival once, and no
+    request is in flight at the end.
+    """
     proxy = workers.proxy
     records = drive(proxy.inbound, FLOWS, SECONDS, seed=proxy.setup.concurrency)
     received = workers.collector.wait_for(lambda span: span.kind == SERVER, len(records))

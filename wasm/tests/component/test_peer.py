@@ -1,4 +1,4 @@
-"""Where callers show certificates, these name them, and headers only repeat it."""
+"""With mutual TLS, the certificate names the caller, and headers can only repeat its name."""
 
 import pytest
 from filter_harness.authority import Authority
@@ -13,12 +13,15 @@ CALLER = "spiffe://test/cluster/west/service/front"
 
 
 def claims(cluster: str, service: str) -> dict[str, str]:
+    """Returns the headers by which a request names its source."""
     return {"x-spillway-source-cluster": cluster, "x-spillway-source-service": service}
 
 
 def test_the_certificate_names_the_caller(tmp_path) -> None:
-    """The source is the certificate's, whatever the headers say; what they contradict is counted; a caller
-    without a certificate of a service is anonymous."""
+    """The source is that of the certificate, whatever the headers claim.
+
+    Headers that contradict it are counted. A caller without a service's certificate is anonymous.
+    """
     authority = Authority(tmp_path)
     listener = authority.listener("server", "spiffe://test/cluster/east/service/cart")
     front = authority.caller(authority.issue("front", CALLER))

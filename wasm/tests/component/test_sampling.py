@@ -1,4 +1,4 @@
-"""Ratio sampling: who starts a trace decides for everyone behind, and the load knows nothing of it."""
+"""Ratio sampling: the start of a trace decides for all later hops, and load is unaffected."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +21,18 @@ def quarter(tmp_path) -> Iterator[tuple[Proxy, Collector]]:
 
 
 def settled(proxy: Proxy, spans: int) -> dict[str, int]:
-    """The stats once so many spans are finished, as the workers' ticks tell it, and sent."""
+    """Returns the stats once that many spans are finished and sent.
+
+    Workers update them on ticks.
+    """
     return proxy.wait_stats(lambda stats: stats["spans_finished"] == stats["spans_sent"] == spans)
 
 
 def test_ratio_of_traces_started_here(quarter) -> None:
-    """A quarter of the traces is kept, whole, with its threshold; each stands for four; the others
-    travel as unsampled; every request is an arrival."""
+    """A quarter of the traces is kept as a whole, with its threshold, so each stands for four.
+
+    The others travel as unsampled. Every request counts as an arrival.
+    """
     proxy, collector = quarter
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: get(proxy.outbound, "/users/1"), range(REQUESTS)))
@@ -42,7 +47,7 @@ def test_ratio_of_traces_started_here(quarter) -> None:
         assert {span.trace_id for span in collector.spans if span.kind == kind} == kept
     assert len(collector.spans) == 2 * len(kept)
     assert {span.state for span in collector.spans} == {"ot=th:c"}, "1 - 0xc / 16 is a quarter"
-    # The threshold decides by the trace id's last 56 bits, so that any other sampler would agree.
+    # The threshold applies to the last 56 bits of the trace id, so any other sampler would agree.
     assert all((int(trace[-14:], 16) >= 0xC << 52) == (trace in kept) for _, trace, _, _ in seen)
     for answer in answers:
         sampled = answer.seen["traceparent"].endswith("03")
@@ -51,7 +56,7 @@ def test_ratio_of_traces_started_here(quarter) -> None:
 
 
 def test_continued_decisions_are_honoured(quarter) -> None:
-    """Whoever started the trace has decided: sampled stays sampled with its threshold, unsampled stays out."""
+    """The start of a trace decides: sampled traces keep their threshold, others leave no span."""
     proxy, collector = quarter
     sampled, unsampled = [], []
     for nth in range(40):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.component
 
 
 def pair(stack, trace: str):
-    """The client and the server span of a trace that crossed both listeners."""
+    """Returns the client and the server span of a trace that crossed both listeners."""
     spans = stack.collector.wait_for(lambda span: span.trace_id == trace, 2)
     assert len(spans) == 2
     return [next(span for span in spans if span.kind == kind) for kind in (CLIENT, SERVER)]
@@ -36,7 +36,7 @@ def test_chain_and_headers(stack) -> None:
 
 
 def test_attributes(stack) -> None:
-    """Class, route, parties, ruleset, times and sizes are as configured, routed and answered."""
+    """Class, route, parties, ruleset, times and sizes match configuration, route and answer."""
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/users/7?secret=1", headers)
     client, server = pair(stack, trace)
@@ -66,7 +66,7 @@ def test_attributes(stack) -> None:
 
 
 def test_network_time_excludes_the_service(stack) -> None:
-    """What the callee says it took is no network time: both fit into the caller's span."""
+    """Network time excludes the time that the callee reports: both fit into the caller's span."""
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/slow/200", headers)
     client, server = pair(stack, trace)
@@ -79,7 +79,7 @@ def test_network_time_excludes_the_service(stack) -> None:
 
 
 def test_catch_all_has_no_class_and_bodies_are_counted(stack) -> None:
-    """The route `other` is no class; the request's body is measured to the byte on both sides."""
+    """The route `other` is no class. Both sides measure the request's body to the byte."""
     trace, _, headers = traced()
     get(stack.proxy.outbound, "/upload", headers, body=b"x" * 200_001)
     for span in pair(stack, trace):
@@ -96,7 +96,7 @@ def test_new_traces_are_sampled_and_distinct(stack) -> None:
 
 
 def test_b3_is_continued(stack) -> None:
-    """Single and multi B3 input keep their trace and caller."""
+    """A trace in single or multi B3 headers is continued, and keeps its caller as the parent."""
     trace, span, _ = traced()
     get(stack.proxy.outbound, "/users/1", {"b3": f"{trace}-{span}-1"})
     assert pair(stack, trace)[0].parent == span
@@ -105,12 +105,13 @@ def test_b3_is_continued(stack) -> None:
     answer = get(stack.proxy.outbound, "/users/1", multi)
     client, server = pair(stack, trace)
     assert (client.parent, server.parent) == (span, client.span_id)
-    # Each side rewrites it beside traceparent: whoever propagates B3 only is a child of the proxy beside it.
+    # Each side rewrites B3 beside traceparent, so an application that propagates only B3 continues
+    # the span of its own proxy.
     assert answer.seen["x-b3-spanid"] == server.span_id
 
 
 def test_unsampled_leaves_no_span_but_is_load(lone) -> None:
-    """The sampled flag is honoured for spans; arrivals are counted all the same."""
+    """The sampled flag decides about spans only: the arrival still counts."""
     trace, caller, headers = traced(sampled=False)
     answer = get(lone.proxy.outbound, "/users/1", headers)
     assert answer.seen["traceparent"] == f"00-{trace}-{caller}-00"
@@ -120,7 +121,7 @@ def test_unsampled_leaves_no_span_but_is_load(lone) -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/status/500", 500), ("/status/404", 404), ("/reset", 503)])
 def test_failures(stack, path: str, status: int) -> None:
-    """Server errors and resets by the application fail the span; a 404 is the caller's affair."""
+    """Server errors and resets by the application fail the span; a 404 does not."""
     trace, _, headers = traced()
     assert get(stack.proxy.outbound, path, headers).status == status
     for span in pair(stack, trace):
@@ -129,7 +130,7 @@ def test_failures(stack, path: str, status: int) -> None:
 
 
 def test_malformed_input_is_counted_not_fatal(stack) -> None:
-    """Garbage in any header that the filter reads fails nothing, and is counted."""
+    """Garbage in any header that the filter reads fails no request, and is counted."""
     before = stack.proxy.stats()["outbound_malformed_traces"]
     garbage = {"traceparent": "00-zz", "tracestate": "\xff\xfe", "x-spillway-source-cluster": "\xfc"}
     assert get(stack.proxy.outbound, "/users/1", garbage).status == 200

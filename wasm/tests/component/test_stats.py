@@ -1,4 +1,4 @@
-"""The filter's stats as operators see them, by the names of the contract."""
+"""The filter's stats under the names of the contract, as operators see them."""
 
 import re
 
@@ -14,7 +14,7 @@ REASONS = ("queue_full", "export_failed", "rejected", "shutdown")
 
 
 def expected() -> set[str]:
-    """Every stat of the contract, its braces filled in."""
+    """Returns every stat of the contract with its placeholders filled in."""
     templates = {value for key, value in vars(names).items() if key.startswith("FILTER_STAT_")}
     templates -= {names.FILTER_STAT_CLASS_OVERFLOW, names.FILTER_STAT_CLASS_NONE}
     out = set()
@@ -31,14 +31,17 @@ def expected() -> set[str]:
 
 
 def test_every_stat_of_the_contract_and_no_other(stack) -> None:
-    """One request through both sides defines exactly the stats that dashboards are written against."""
+    """One request through both sides creates exactly the stats of the contract.
+
+    Dashboards rely on these names.
+    """
     get(stack.proxy.outbound, "/users/1")
     stack.proxy.wait_stat("spans_sent", lambda value: value >= 2)
     assert set(stack.proxy.stats()) == expected()
 
 
 def test_class_is_a_label(stack) -> None:
-    """The pod's `stats_config` makes one metric of all classes, with the class as its label, as it is."""
+    """The pod's `stats_config` makes one metric of all classes, whose label is the class id."""
     get(stack.proxy.inbound, "/users/1")
     lines = stack.proxy.metrics()
     label = f'{{spillway_class="{CLASS}"}}'

@@ -1,4 +1,4 @@
-"""Totals of the real Envoy: what streams holds the spans against."""
+"""Totals of the real Envoy, with which streams compares the spans."""
 
 import time
 
@@ -12,8 +12,11 @@ pytestmark = pytest.mark.component
 
 
 def test_totals_come_every_second_and_count_every_request(stack) -> None:
-    """Zeros before the first request; then every request once, sampled or not, by class and by who made
-    it, and the account of spans. Two workers send no more than one."""
+    """Totals start with zeros and then count every request once, sampled or not.
+
+    Requests are counted by class and by whether they are entries, and spans by outcome. Two workers
+    together send no more totals than one would.
+    """
     totals = stack.collector.totals
     totals.wait_for(lambda totals: len(totals.exports) >= 1)
     assert set(totals.requests().items()) == {((None, False), 0), ((None, True), 0)}
@@ -41,7 +44,7 @@ def test_totals_come_every_second_and_count_every_request(stack) -> None:
 
 
 def test_totals_that_fail_are_counted_and_not_repeated(stack) -> None:
-    """A refused export is a count; the next one that is accepted holds everything."""
+    """A refused export is counted. The next accepted one contains everything."""
     totals = stack.collector.totals
     totals.wait_for(lambda totals: len(totals.exports) >= 1)
     totals.refuse = True

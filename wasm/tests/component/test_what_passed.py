@@ -1,4 +1,7 @@
-"""Sizes, network time and load are told of what really happened: cut bodies, retries, calls that last too long."""
+"""Sizes, network time and load reflect what really happened.
+
+The cases are cut bodies, retries, and calls that last too long.
+"""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -21,11 +24,12 @@ def start(tmp_path) -> Iterator[Callable[[Setup], Stack]]:
 
 
 def of_kind(collector: Collector, trace: str, kind: int, count: int = 1) -> list[Received]:
+    """Waits for `count` spans of one trace and kind."""
     return collector.wait_for(lambda span: span.trace_id == trace and span.kind == kind, count)
 
 
 def test_cut_response_is_told_at_what_came(start) -> None:
-    """The headers promise 1 000 bytes and 500 come: 500 it is."""
+    """The headers promise 1 000 bytes and 500 arrive: the span has 500."""
     stack = start(Setup())
     trace, _, headers = traced()
     stack.get_cut_short(headers)
@@ -35,7 +39,7 @@ def test_cut_response_is_told_at_what_came(start) -> None:
 
 
 def test_cut_upload_is_told_at_what_came(start) -> None:
-    """A caller that leaves after 5 000 bytes of 100 000."""
+    """A caller leaves after 5 000 of 100 000 bytes: the spans have at most 5 000."""
     stack = start(Setup())
     proxy, collector = stack.proxy, stack.collector
     trace, _, headers = traced()
@@ -49,7 +53,7 @@ def test_cut_upload_is_told_at_what_came(start) -> None:
 
 
 def test_whole_bodies_are_told_as_declared(start) -> None:
-    """The server refuses, and all that was declared had passed."""
+    """The server answers 500 after the whole declared body has passed: spans have its full size."""
     stack = start(Setup())
     proxy, collector = stack.proxy, stack.collector
     trace, _, headers = traced()
@@ -60,8 +64,10 @@ def test_whole_bodies_are_told_as_declared(start) -> None:
 
 
 def test_a_retry_leaves_no_network_time(start) -> None:
-    """The caller's time holds the first try and the wait after it: only the try that was not repeated tells
-    the network."""
+    """The caller's time includes the first try and the wait after it.
+
+    So a call has network time only if it was not retried.
+    """
     stack = start(Setup(retries=1))
     proxy, collector = stack.proxy, stack.collector
     trace, _, headers = traced()
@@ -77,8 +83,10 @@ def test_a_retry_leaves_no_network_time(start) -> None:
 
 
 def test_a_call_just_beyond_the_limit_is_a_stream(start) -> None:
-    """What ends shortly after `long_lived_after_ms`, mostly before the sweep of each second has looked, is
-    counted as a stream all the same, and leaves no span."""
+    """A call that ends shortly after `long_lived_after_ms` is still counted as a stream.
+
+    It leaves no span, although it mostly ends before the sweep of each second sees it.
+    """
     proxy = start(Setup(overrides={"long_lived_after_ms": 1000})).proxy
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda _: get(proxy.outbound, "/slow/1060"), range(12)))
@@ -86,5 +94,5 @@ def test_a_call_just_beyond_the_limit_is_a_stream(start) -> None:
     for side in ("inbound", "outbound"):
         proxy.wait_stat(f"{side}_long_lived", lambda value: value == 12)
         proxy.wait_stat(f"{side}_in_flight", lambda value: value == 0)
-    # Both are told on the tick after a request's end.
+    # The filter updates both on the tick after a request's end.
     assert proxy.stats()["spans_finished"] == 0

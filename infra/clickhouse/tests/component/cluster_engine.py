@@ -1,9 +1,12 @@
-"""Runs the DDL of a variant in an engine that is told of a cluster: `python cluster_engine.py FOLDER DDL VARIANT`.
+"""Runs the DDL of a variant in an engine with a configured cluster.
 
-The embedded engine has ClickHouse's in-process Keeper, but no interserver address and no queue of distributed DDL: a
-Replicated table can be created, not activated, and ON CLUSTER only parsed. So tables are created as they are but for
-ON CLUSTER, then the sharded ones again on plain engines to take rows through Distributed. An ALTER waits for an active
-replica, so only the plain engines run it. Prints JSON.
+Usage: `python cluster_engine.py FOLDER DDL VARIANT`. Prints JSON.
+
+The embedded engine has ClickHouse's in-process Keeper, but no interserver address and no queue of
+distributed DDL. So it can create a Replicated table but not activate it, and it can only parse ON
+CLUSTER. Therefore the tables are first created as they are, but without ON CLUSTER. Then the
+sharded tables are created again on plain engines, which take rows through Distributed. An ALTER
+waits for an active replica, so only the plain engines run it.
 """
 
 import json
@@ -16,7 +19,7 @@ from spillway_clickhouse import engine
 from spillway_clickhouse.migrate import read_folder, varied
 from spillway_clickhouse.variants import Target
 
-PORT = 9000  # of no server: an address with the engine's own port is the engine itself
+PORT = 9000  # no server listens here: an address with the engine's own port is the engine itself
 CONFIGURATION = f"""<clickhouse>
   <tcp_port>{PORT}</tcp_port>
   <macros><shard>01</shard><replica>a</replica></macros>
@@ -33,6 +36,7 @@ ROWS = """INSERT INTO calls (started_at, trace_id, span_id, service, class, adju
 
 
 def main(folder: Path, ddl: Path, variant: str) -> None:
+    """Creates the tables, inserts rows with repeats, and prints engines and sums."""
     engine._configuration = lambda *_: CONFIGURATION
     connection = engine.Engine(folder, 1, 1 << 30).connect("")
     made = varied(read_folder(ddl), Target(variant, "mesh", "replicas"))

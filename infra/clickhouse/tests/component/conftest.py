@@ -1,4 +1,4 @@
-"""Servers and clients: the store tests run against SPILLWAY_CLICKHOUSE_TEST_URL when it is set."""
+"""Fixtures: servers and clients. Store tests use SPILLWAY_CLICKHOUSE_TEST_URL when it is set."""
 
 import importlib.util
 import os
@@ -18,13 +18,13 @@ _spec.loader.exec_module(server_process)
 
 @pytest.fixture(scope="session")
 def make_server():
-    """A server in a folder, not started."""
+    """Returns a function that makes a server in a folder, not started."""
     return server_process.ServerProcess
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """One embedded server for all tests that do not end it."""
+    """An embedded server for all tests that do not stop it."""
     process = server_process.ServerProcess(tmp_path_factory.mktemp("clickhouse"))
     process.start()
     yield process
@@ -33,7 +33,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def own_server(tmp_path):
-    """An embedded server of the test's own, to kill and start again."""
+    """An embedded server for one test, which may kill it and start it again."""
     process = server_process.ServerProcess(tmp_path)
     process.start()
     yield process
@@ -42,7 +42,7 @@ def own_server(tmp_path):
 
 @pytest.fixture(scope="session")
 def server_url(request):
-    """URL without a database of the server under test."""
+    """The URL of the server under test, without a database."""
     given = os.environ.get("SPILLWAY_CLICKHOUSE_TEST_URL")
     if given:
         return urlunsplit(urlsplit(given)._replace(path="/", query=""))
@@ -51,7 +51,7 @@ def server_url(request):
 
 @pytest.fixture
 def database(server_url):
-    """A fresh database, dropped at the end: URL that names it."""
+    """A fresh database, dropped at the end. The value is a URL that names it."""
     name = "test_" + secrets.token_hex(4)
     with Client.from_url(server_url) as client:
         client.execute(f"CREATE DATABASE {name}")
@@ -62,7 +62,7 @@ def database(server_url):
 
 @pytest.fixture(params=["lz4", "off"])
 def client(request, database):
-    """A client in a fresh database, with block compression and without."""
+    """A client in a fresh database, once with block compression and once without."""
     options = "?compression=lz4" if request.param == "lz4" else ""
     with Client.from_url(database.partition("?")[0] + options) as client:
         yield client

@@ -1,4 +1,7 @@
-"""The real server as a process of a test: own ports, own secret, own folder, kept over restarts."""
+"""The real server as a child process of a test.
+
+It has its own ports, password and folder, which stay the same when it restarts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from spillway_lab.testing.waiting import STOP_S, eventually
 
 
 class ServerProcess:
-    """`python -m spillway_clickhouse.server`; `start` returns once it is ready."""
+    """Runs `python -m spillway_clickhouse.server`. `start` returns once the server is ready."""
 
     def __init__(self, folder: Path):
         self.port, self.health_port = free_port(), free_port()
@@ -32,6 +35,7 @@ class ServerProcess:
         self.process: subprocess.Popen | None = None
 
     def url(self, database: str = "", **options: str) -> str:
+        """Returns the URL of the native protocol, with user and password."""
         query = "&".join(f"{k}={v}" for k, v in options.items())
         return f"clickhouse://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}?{query}"
 
@@ -53,7 +57,7 @@ class ServerProcess:
         return self.log.read_text()[-2000:]
 
     def health(self) -> int:
-        """Status of GET /healthz, 0 when nobody listens."""
+        """Returns the status of GET /healthz, or 0 when nothing listens."""
         try:
             url = f"http://127.0.0.1:{self.health_port}/healthz"
             with urllib.request.urlopen(url, timeout=5) as response:
@@ -64,7 +68,7 @@ class ServerProcess:
             return 0
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Sends the signal, waits until it has ended; the exit code."""
+        """Sends the signal and waits until the process has ended. Returns its exit code."""
         if self.process is None:
             return 0
         self.process.send_signal(how)

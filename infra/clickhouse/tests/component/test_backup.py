@@ -1,4 +1,4 @@
-"""Backup and restore as docs/operations.md has them, word for word, on the engine."""
+"""Runs backup and restore exactly as docs/operations.md gives them, on the engine."""
 
 import json
 import re
@@ -14,14 +14,16 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def statements() -> list[str]:
-    """Of the page's ```sql blocks, in order."""
+    """Returns the SQL statements of the page's ```sql blocks, in order."""
     page = (ROOT / "docs" / "operations.md").read_text()
     return [block.strip().rstrip(";") for block in re.findall(r"```sql\n(.*?)```", page, re.S)]
 
 
 def test_what_was_backed_up_comes_back_and_is_written_on(own_server):
-    """A database that was dropped has its rows, views and applied files again; a migration finds nothing to do, and
-    inserts go on."""
+    """A dropped and restored database has its rows, views and applied files again.
+
+    A migration then has nothing to do, and inserts work.
+    """
     backup, restore = statements()
     url, previous = own_server.url("spillway"), next((ROOT / "contracts/golden/previous").iterdir())
     migrate(url, ROOT / "contracts" / "clickhouse", 30)

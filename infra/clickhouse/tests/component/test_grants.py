@@ -1,4 +1,4 @@
-"""Every role of grants.yaml on the real engine: what it may do it can, what it may not is refused by the engine."""
+"""Tests every role of grants.yaml on the real engine: what it may do works, the rest is refused."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def server(tmp_path_factory, make_server):
 
 @pytest.fixture
 def connect(server):
-    """A connection of a role."""
+    """Returns a function that connects as a role. Closes the connections at the end."""
     opened = []
 
     def _connect(role: str) -> Client:
@@ -67,7 +67,7 @@ def connect(server):
 
 
 def code(client: Client, text: str, *rows) -> int:
-    """0, or the code of the server's refusal."""
+    """Runs a statement. Returns 0, or the error code with which the server refuses it."""
     try:
         client.execute(text, *rows)
     except ServerException as error:
@@ -76,13 +76,17 @@ def code(client: Client, text: str, *rows) -> int:
 
 
 def allowed(role: str, right: str) -> set[str]:
+    """Returns the tables for which grants.yaml gives the role this right."""
     found = {one.rpartition(".")[2] for one in ROLES[role].rights if one.startswith(right)}
     return TABLES if "*" in found else found
 
 
 @pytest.mark.parametrize("role", ["streams", "optimizer", "publisher", "analyst"])
 def test_a_role_reads_and_writes_its_tables_and_no_other(connect, role):
-    """Every table is tried both ways by every role: as grants.yaml has it, and not one more."""
+    """Every role tries to read and to write every table.
+
+    It succeeds exactly where grants.yaml allows it.
+    """
     client = connect(role)
     reads = {table for table in TABLES if code(client, f"SELECT * FROM {table} LIMIT 1") == 0}
     writes = {
@@ -109,12 +113,18 @@ def test_a_role_reads_and_writes_its_tables_and_no_other(connect, role):
     ],
 )  # fmt: skip
 def test_no_role_of_a_program_owns_anything(connect, role, text):
-    """Definitions, other users, the server, its files and its network are nobody's but `migrate`'s and the operator's."""
+    """No program's role may change definitions, users, the server, its files or its network.
+
+    Only `migrate` and the operator may.
+    """
     assert code(connect(role), text) != 0
 
 
 def test_a_role_taken_behind_the_servers_back_lasts_no_statement(connect):
-    """Whatever a client finds to make the engine change its role, the next statement begins in its own."""
+    """A client may find a way to change its role in the engine.
+
+    Even then, its next statement runs in the user's own role again.
+    """
     client = connect("publisher")
     for spelling in (
         "SET ROLE spillway_admin",
@@ -128,7 +138,7 @@ def test_a_role_taken_behind_the_servers_back_lasts_no_statement(connect):
 
 
 def test_an_analyst_changes_no_setting_and_meets_its_bounds(connect):
-    """Bounds on time, rows and memory hold: they are read-only for who is bound."""
+    """Bounds on time, rows and memory hold, because the bound user cannot change them."""
     client = connect("analyst")
     for text in ("SET max_execution_time = 0", "SET readonly = 0", "SELECT 1 SETTINGS max_result_rows = 0"):
         assert code(client, text) == READONLY
@@ -145,7 +155,7 @@ def test_an_analyst_changes_no_setting_and_meets_its_bounds(connect):
 
 
 def test_migrate_owns_its_database_alone(connect):
-    """It makes and drops tables there, and nothing elsewhere, nor users."""
+    """`migrate` creates and drops tables in its database only, and creates no users."""
     client = connect("migrate")
     assert code(client, "CREATE TABLE mine (a Int8) ENGINE = Memory") == 0
     assert code(client, "DROP TABLE mine") == 0
@@ -171,7 +181,7 @@ def test_a_wrong_password_or_another_roles_is_refused(server):
         assert refused.value.code == 516
 
 
-# What a server's own users.xml has beside ours.
+# Parts of a server's users.xml that ours does not contain.
 _SERVERS_OWN = {
     "<profiles>": "<profiles><default/>",
     "<users>": "<quotas><default/></quotas><users><default><no_password/><networks><ip>::/0</ip></networks>"
@@ -191,8 +201,10 @@ print(json.dumps([
 
 
 def test_a_servers_users_are_made_of_the_same_file(tmp_path):
-    """infra/clickhouse/users.xml is what grants.yaml gives; the engine reads from it users of these rights and settings
-    with passwords, and nobody has more."""
+    """infra/clickhouse/users.xml equals the file that grants.yaml yields.
+
+    From it, the engine reads users with passwords and exactly these rights and settings.
+    """
     made = (ROOT / "infra" / "clickhouse" / "users.xml").read_text()
     assert made == grants.server_users_xml(ROLES.values())
     whole = made
@@ -218,18 +230,22 @@ def test_a_servers_users_are_made_of_the_same_file(tmp_path):
 
 
 def _single(several: str) -> set[str]:
-    """'SELECT, INSERT ON t' as its rights, one each."""
+    """Splits 'SELECT, INSERT ON t' into single rights."""
     words, _, where = several.partition(" ON ")
     return {f"{word} ON {where}" for word in words.split(", ")}
 
 
 def test_the_sql_for_a_server_is_valid_and_says_the_same(server, connect):
-    """What an operator runs on a real server parses there, one statement each, and has every right of the file."""
+    """Each statement for a real server parses there.
+
+    Together they contain every right of the file.
+    """
     made = grants.statements(ROLES.values())
     with Client.from_url(server.url()) as client:
         for statement in made:
             try:
-                client.execute(statement)  # there is nowhere to keep it: read, and refused
+                # this engine cannot store users: it parses the statement and refuses it
+                client.execute(statement)
             except ServerException as error:
                 assert error.code != 62, statement  # SYNTAX_ERROR
     for role in ROLES.values():

@@ -1,4 +1,4 @@
-"""Migration against a server: the contracts' schema, twice, and what it refuses."""
+"""Migration against a server: the contracts' schema, twice, and the errors."""
 
 import os
 import shutil
@@ -16,6 +16,7 @@ DDL = Path(__file__).resolve().parents[4] / "contracts" / "clickhouse"
 
 
 def run(url: str, folder: Path, *options: str, wait: str = "30") -> subprocess.CompletedProcess:
+    """Runs the migration command on a folder."""
     return subprocess.run(
         [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(folder), *options],
         env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": url, "SPILLWAY_CLICKHOUSE_WAIT": wait},
@@ -28,18 +29,21 @@ def run(url: str, folder: Path, *options: str, wait: str = "30") -> subprocess.C
 
 @pytest.fixture
 def new_database(database):
-    """URL of a database that is not there yet."""
+    """The URL of a database that does not exist yet."""
     with Client.from_url(database) as client:
         (name,) = client.execute("SELECT currentDatabase()")[0]
     with Client.from_url(database.replace(f"/{name}", "/")) as client:
         client.execute(f"DROP DATABASE {name}")
     yield database
     with Client.from_url(database.replace(f"/{name}", "/")) as client:
-        client.execute(f"CREATE DATABASE IF NOT EXISTS {name}")  # `database` drops it
+        client.execute(f"CREATE DATABASE IF NOT EXISTS {name}")  # the fixture `database` drops it
 
 
 def test_contracts_apply_once(new_database):
-    """All of contracts/clickhouse is accepted; a second run applies nothing; each file is recorded."""
+    """The server accepts all of contracts/clickhouse and records each file.
+
+    A second run applies nothing.
+    """
     files = sorted(path.name for path in DDL.glob("*.sql"))
     first = run(new_database, DDL)
     assert first.returncode == 0, first.stderr
@@ -54,7 +58,10 @@ def test_contracts_apply_once(new_database):
 
 
 def test_every_table_deduplicates(new_database):
-    """A token counts in each table of the contracts: without the window a server ignores it silently."""
+    """Deduplication tokens work in each table of the contracts.
+
+    A server silently ignores them for a table without the window.
+    """
     assert run(new_database, DDL).returncode == 0
     with Client.from_url(new_database) as client:
         for name, create in client.execute(
@@ -65,8 +72,11 @@ def test_every_table_deduplicates(new_database):
 
 
 def test_a_call_that_comes_again_in_another_class_is_one_call(new_database):
-    """A call that is sent again after a rule merged its class replaces itself: it is one call of the new class, and
-    none of the old, which the index on classes knows. So with `edges`."""
+    """A call is sent again after a rule has merged its class, and replaces its first row.
+
+    It is one call of the new class and none of the old one, also by the index on classes. The same
+    holds for `edges`.
+    """
     assert run(new_database, DDL).returncode == 0
     at = datetime.now(UTC)
     with Client.from_url(new_database) as client:
@@ -84,7 +94,7 @@ def test_a_call_that_comes_again_in_another_class_is_one_call(new_database):
 
 
 def test_a_changed_file_is_refused(new_database, tmp_path):
-    """A file that changed after it was applied is named, and nothing of the folder is applied."""
+    """A file that changed after it was applied is named, and no file of the folder is applied."""
     (tmp_path / "0001_a.sql").write_text("CREATE TABLE a (x UInt8) ENGINE = MergeTree ORDER BY x;")
     assert run(new_database, tmp_path).returncode == 0
     (tmp_path / "0001_a.sql").write_text("CREATE TABLE a (x UInt16) ENGINE = MergeTree ORDER BY x;")
@@ -96,7 +106,10 @@ def test_a_changed_file_is_refused(new_database, tmp_path):
 
 
 def test_a_database_of_before_is_told_what_it_holds(new_database, tmp_path):
-    """Records without a variant are of files that are no more: that is said, not that a column is missing."""
+    """Old records have no column for the variant, and may name files that no longer exist.
+
+    The error names such a file, instead of the missing column.
+    """
     (tmp_path / "0001_a.sql").write_text("CREATE TABLE a (x UInt8) ENGINE = MergeTree ORDER BY x;")
     assert run(new_database, tmp_path).returncode == 0
     (tmp_path / "0001_a.sql").rename(tmp_path / "0002_b.sql")
@@ -107,7 +120,7 @@ def test_a_database_of_before_is_told_what_it_holds(new_database, tmp_path):
 
 
 def test_a_wrong_statement_names_its_file(new_database, tmp_path):
-    """A statement that the server refuses stops there; what was before it stays applied."""
+    """A refused statement ends the migration. Files before it stay applied."""
     shutil.copy(DDL / "0001_calls.sql", tmp_path)
     (tmp_path / "0002_wrong.sql").write_text("CREATE TABLE w (x Nonsense) ENGINE = MergeTree ORDER BY x;")
     done = run(new_database, tmp_path)
@@ -118,7 +131,7 @@ def test_a_wrong_statement_names_its_file(new_database, tmp_path):
 
 
 def test_waits_for_a_bounded_time():
-    """Without a server it says what it waits for, then gives up naming the address."""
+    """Without a server, the command names the address for which it waits, and then gives up."""
     done = run("clickhouse://u:secret@127.0.0.1:1/spillway", DDL, wait="1")
     assert done.returncode == 1
     assert "waiting for ClickHouse at 127.0.0.1:1" in done.stderr
@@ -135,13 +148,13 @@ def test_waits_for_a_bounded_time():
     ],
 )
 def test_a_variant_and_its_cluster_go_together(options, said):
-    """A variant without a cluster, a cluster without a variant, and a name that is none end with 64."""
+    """The command ends with 64 when variant and cluster do not match or the name is invalid."""
     done = run("clickhouse://u:p@127.0.0.1:1/spillway", DDL, *options)
     assert done.returncode == 64 and said in done.stderr
 
 
 def test_a_database_keeps_its_variant(new_database):
-    """Tables made for one server are not taken for replicated ones."""
+    """A database with tables of another variant is refused."""
     assert run(new_database, DDL).returncode == 0
     with Client.from_url(new_database) as client:
         client.execute("ALTER TABLE schema_migrations UPDATE variant = 'replicated' WHERE 1",

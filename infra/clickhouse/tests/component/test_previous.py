@@ -1,4 +1,7 @@
-"""One version of skew at the database: made by the previous version, migrated by today's, written by both."""
+"""One version of skew at the database.
+
+The previous version creates it, today's version migrates it, and both write to it.
+"""
 
 import json
 import re
@@ -15,19 +18,19 @@ pytestmark = pytest.mark.component
 CONTRACTS = Path(__file__).resolve().parents[4] / "contracts"
 [PREVIOUS] = (CONTRACTS / "golden" / "previous").iterdir()
 WAIT_S = 30
-BOOKKEEPING = {"schema_migrations"}  # the migration's own
+BOOKKEEPING = {"schema_migrations"}  # belongs to the migration
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
 
 def value(told: object) -> object:
-    """Times are text in the golden files."""
+    """Parses a time, which is text in the golden files. Returns other values unchanged."""
     if isinstance(told, str) and _TIME.match(told):
         return datetime.fromisoformat(told).replace(tzinfo=UTC)
     return told
 
 
 def inserts() -> list[tuple[str, list[tuple]]]:
-    """Statements of the previous version with its rows."""
+    """Returns the statements of the previous version with their rows."""
     found = []
     for path in sorted(PREVIOUS.glob("inserts_*.json")):
         for statement, rows in json.loads(path.read_text()):
@@ -36,18 +39,23 @@ def inserts() -> list[tuple[str, list[tuple]]]:
 
 
 def counts(client: Client) -> dict[str, int]:
+    """Returns the number of rows of each table to which the previous version writes."""
     tables = [re.match(r"INSERT INTO (\w+)", statement)[1] for statement, _ in inserts()]
     return {table: client.execute(f"SELECT count() FROM {table}")[0][0] for table in tables}
 
 
 def write(client: Client) -> None:
+    """Runs all inserts of the previous version."""
     for statement, rows in inserts():
         assert rows, statement
         client.execute(statement, rows)
 
 
 def test_a_database_of_the_previous_version_is_migrated_with_its_rows(database):
-    """Today's files go on from the previous version's tables; its rows stay, and its statements still write."""
+    """Today's files continue from the previous version's tables.
+
+    Its rows stay, and its statements still work.
+    """
     made = migrate(database, PREVIOUS / "clickhouse", WAIT_S)
     assert made == sorted(path.name for path in (PREVIOUS / "clickhouse").iterdir())
     with Client.from_url(database) as client:
@@ -71,7 +79,10 @@ def test_a_database_of_the_previous_version_is_migrated_with_its_rows(database):
 
 
 def test_a_column_that_is_added_is_no_matter_to_who_does_not_know_it(database, tmp_path):
-    """Jobs of a version before a migration go on inserting after it: statements name their columns."""
+    """Jobs of the previous version still insert after a migration that adds columns.
+
+    Their statements name their columns.
+    """
     folder = Path(shutil.copytree(CONTRACTS / "clickhouse", tmp_path / "ddl"))
     for number, table in enumerate(("calls", "curves", "rules", "positions"), 9000):
         (folder / f"{number}_{table}.sql").write_text(

@@ -1,4 +1,4 @@
-"""What is the embedded server's own: passwords, limits, refusals, its end and its return."""
+"""Properties of the embedded server: passwords, limits, refusals, its end and its restart."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ EXTERNAL = {"name": "e", "structure": [("a", "UInt8")], "data": [(1,)]}
 
 @pytest.mark.parametrize(("user", "password"), [("tester", "wrong"), ("other", None), ("tester", "")])
 def test_wrong_password(server, user, password):
-    """A wrong user or password gets AUTHENTICATION_FAILED and no query runs."""
+    """A wrong user or password gets AUTHENTICATION_FAILED, and no query runs."""
     given = server.password if password is None else password
     client = Client("127.0.0.1", server.port, user=user, password=given)
     with pytest.raises(ServerException) as error:
@@ -29,7 +29,7 @@ def test_wrong_password(server, user, password):
 
 
 def test_absent_database(server):
-    """A database that is not there is error 81, until it is created on that same connection."""
+    """A missing database is error 81, until the same connection creates it."""
     with Client.from_url(server.url("later")) as client:
         with pytest.raises(ServerException) as error:
             client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
@@ -52,7 +52,7 @@ def test_absent_database(server):
     ],
 )  # fmt: skip
 def test_unsupported_is_said(server, query, options):
-    """What does not pass this server is NOT_IMPLEMENTED with the reason, and the client goes on."""
+    """Unsupported queries are NOT_IMPLEMENTED with the reason, and the client can continue."""
     with Client.from_url(server.url()) as client:
         with pytest.raises(ServerException) as error:
             client.execute(query, **options)
@@ -62,7 +62,10 @@ def test_unsupported_is_said(server, query, options):
 
 
 def test_unknown_setting(server):
-    """An unknown setting is an error when the client calls it important, else ignored, as servers do."""
+    """An unknown setting is an error if the client marks it as important, as with other servers.
+
+    Otherwise it is ignored.
+    """
     with Client.from_url(server.url()) as client:
         assert client.execute("SELECT 1", settings={"no_such_setting": 1}) == [(1,)]
     with (
@@ -74,7 +77,7 @@ def test_unknown_setting(server):
 
 
 def test_settings_of_a_query_are_of_that_query(server):
-    """They hold for it alone, whatever the one before it had; a SET of the client holds from then on."""
+    """A query's settings hold for that query alone, but a client's SET holds from then on."""
 
     def threads(client, **settings):
         [[value]] = client.execute("SELECT toString(getSetting('max_threads'))", settings=settings)
@@ -89,7 +92,7 @@ def test_settings_of_a_query_are_of_that_query(server):
         zone = {"session_timezone": "UTC"}
         client.execute("SET TIME ZONE 'Asia/Tokyo'", settings=zone)
         assert client.execute("SELECT timezone()", settings=zone) == [("UTC",)]
-        client.execute("SELECT 1", settings={"readonly": 1})  # which nothing takes back
+        client.execute("SELECT 1", settings={"readonly": 1})  # no later statement can reset this
     with Client.from_url(server.url()) as client:
         assert threads(client, readonly=1) == default
         with pytest.raises((Error, EOFError, OSError)):
@@ -118,7 +121,7 @@ def test_an_insert_sees_that_another_client_changed_its_table(server):
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\xff\xff\xff\xff\x7f", b""]
 )
 def test_garbage_does_no_harm(server, garbage):
-    """Bytes that are not the protocol end their own connection only."""
+    """Bytes that are not the protocol end only their own connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=15) as raw:
         raw.sendall(garbage)
         raw.shutdown(socket.SHUT_WR)
@@ -130,7 +133,7 @@ def test_garbage_does_no_harm(server, garbage):
 
 
 def test_a_client_that_leaves_stops_its_query(server):
-    """A query whose client is gone is killed soon."""
+    """A query whose client has left is killed soon."""
     query = "SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))"
     gone = Client.from_url(server.url())
     thread = threading.Thread(target=_ignore_errors, args=(gone, query))
@@ -147,7 +150,7 @@ def test_a_client_that_leaves_stops_its_query(server):
 
 
 def test_a_slow_client_blocks_nobody(server):
-    """A client that does not read its result leaves the others their speed."""
+    """A client that does not read its result does not slow down the others."""
     slow = Client.from_url(server.url())
     rows = slow.execute_iter("SELECT number, toString(number) FROM numbers(50000000)")
     next(rows)
@@ -162,7 +165,7 @@ def test_a_slow_client_blocks_nobody(server):
 
 
 def test_kill_loses_no_acknowledged_row(own_server):
-    """After SIGKILL amid inserts, every acknowledged batch is there and a repeated one is not twice."""
+    """After SIGKILL during inserts, every acknowledged batch exists, a repeated one only once."""
     client = Client.from_url(own_server.url())
     client.execute("CREATE DATABASE kept")
     client.execute("CREATE TABLE kept.t (batch UInt32, n UInt32) ENGINE = MergeTree ORDER BY (batch, n) "
@@ -177,7 +180,7 @@ def test_kill_loses_no_acknowledged_row(own_server):
                 _insert(client, batch)
                 acknowledged.append(batch)
         except (Error, OSError, EOFError):
-            pass  # killed
+            pass  # the server was killed
 
     thread = threading.Thread(target=insert)
     thread.start()
@@ -189,9 +192,11 @@ def test_kill_loses_no_acknowledged_row(own_server):
         count = "SELECT batch, count() FROM kept.t GROUP BY batch"
         found = dict(again.execute(count))
         assert all(found.get(batch) == 50 for batch in acknowledged)
-        _insert(again, tried[-1])  # acknowledged or not, as a writer does after a failure
+        # a writer repeats a batch after a failure, whether or not it was acknowledged
+        _insert(again, tried[-1])
         stored = dict(again.execute(count))
-        # Killed between noting a token and keeping its part, the engine knows the token alone. Never is it twice.
+        # If the engine is killed after it notes a token and before it keeps the part, it knows only
+        # the token. A batch is never stored twice.
         kept = tried if tried[-1] in stored or tried[-1] in acknowledged else tried[:-1]
         assert stored == dict.fromkeys(kept, 50)
 
@@ -202,7 +207,10 @@ def _insert(client: Client, batch: int) -> None:
 
 
 def test_ends_cleanly_when_asked(own_server):
-    """SIGTERM ends the server, also amid a long query (1: cut off), and it starts again on its data."""
+    """SIGTERM ends the server even during a long query, with code 1 if the query was cut off.
+
+    The server then starts again on its data.
+    """
     busy = Client.from_url(own_server.url())
     query = "SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))"
     thread = threading.Thread(target=_ignore_errors, args=(busy, query))
@@ -217,7 +225,7 @@ def test_ends_cleanly_when_asked(own_server):
 
 
 def test_wrong_configuration_names_each_key(server):
-    """Missing and wrong variables end the start with 64, each named."""
+    """Missing and wrong variables end the start with 64, and each is named."""
     wrong = server.environment | {"SPILLWAY_CLICKHOUSE_LISTEN": "nowhere", "SPILLWAY_CLICKHOUSE_PASSWORD": ""}
     del wrong["SPILLWAY_CLICKHOUSE_USER"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")} | wrong
@@ -242,7 +250,10 @@ def _ignore_errors(client: Client, query: str) -> None:
 
 
 def test_small_inserts_do_not_have_a_small_table_merged_again_and_again(own_server):
-    """Of 100 inserts a second most of the engine's work would be merges of everything that is there already."""
+    """Small inserts do not make the engine merge all rows again and again.
+
+    With 100 inserts per second, such merges would be most of the engine's work.
+    """
     with Client.from_url(own_server.url()) as client:
         client.execute("CREATE TABLE small (a UInt64, s String) ENGINE = MergeTree ORDER BY a")
         for first in range(0, 5000, 50):

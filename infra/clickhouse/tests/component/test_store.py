@@ -1,4 +1,4 @@
-"""What the project asks of ClickHouse, against any server (SPILLWAY_CLICKHOUSE_TEST_URL)."""
+"""Features of ClickHouse that the project uses, on any server (SPILLWAY_CLICKHOUSE_TEST_URL)."""
 
 import threading
 import time
@@ -53,13 +53,13 @@ def test_types_come_back(client, kind, values):
 
 
 def test_no_rows_still_have_columns(client):
-    """A result without rows tells its columns and their types."""
+    """A result without rows still has its columns and their types."""
     query = "SELECT now('UTC') AS at, 'x' AS s WHERE 0"
     assert client.execute(query, with_column_types=True) == ([], [("at", "DateTime('UTC')"), ("s", "String")])
 
 
 def test_a_million_rows(client):
-    """A million rows go in and come back, in many blocks."""
+    """A million rows are inserted and read back, in many blocks."""
     client.execute("CREATE TABLE t (n UInt64, s String, f Float64) ENGINE = MergeTree ORDER BY n")
     numbers = range(1_000_000)
     columns = [list(numbers), [f"row {n}" for n in numbers], [n / 2 for n in numbers]]
@@ -72,7 +72,7 @@ def test_a_million_rows(client):
 
 
 def test_numpy_columns(client, database):
-    """Columns from and to numpy arrays."""
+    """Columns can be inserted from numpy arrays and read into them."""
     numpy = pytest.importorskip("numpy")
     with Client.from_url(database + ("&" if "?" in database else "?") + "use_numpy=1") as fast:
         fast.execute("CREATE TABLE t (n UInt64, f Float64) ENGINE = MergeTree ORDER BY n")
@@ -82,7 +82,7 @@ def test_numpy_columns(client, database):
 
 
 def test_rows_in_the_text_and_from_a_query(client):
-    """INSERT with VALUES in the text, INSERT ... SELECT, and blocks for a part of the columns."""
+    """INSERT works with VALUES in the text, with SELECT, and with blocks for some columns."""
     client.execute("CREATE TABLE t (n UInt64, s String DEFAULT 'd', m UInt64 MATERIALIZED n + 1) "
                    "ENGINE = MergeTree ORDER BY n")  # fmt: skip
     client.execute("INSERT INTO t (n, s) VALUES (1, 'a'), (2, 'b')")
@@ -114,7 +114,7 @@ def test_streaming_read(client):
     ],
 )
 def test_errors_have_clickhouse_codes(client, query, code):
-    """An error carries ClickHouse's code, and the client goes on after it."""
+    """An error carries ClickHouse's code, and the client can continue."""
     with pytest.raises(ServerException) as error:
         client.execute(query)
     assert error.value.code == code
@@ -123,7 +123,7 @@ def test_errors_have_clickhouse_codes(client, query, code):
 
 
 def test_insert_errors(client):
-    """An INSERT of blocks into an absent table or column is an error before data is sent."""
+    """An INSERT of blocks into a missing table or column fails before data is sent."""
     client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
     for query, code in [("INSERT INTO absent VALUES", 60), ("INSERT INTO t (b) VALUES", 16)]:
         with pytest.raises(ServerException) as error:
@@ -137,7 +137,7 @@ def test_insert_errors(client):
 
 
 def test_rows_that_are_not_stored_are_never_acknowledged(client):
-    """What goes wrong only while rows are written is an error too: a view, partitions, a default."""
+    """An error while rows are written is also reported: by a view, by partitions, by a default."""
     client.execute("CREATE TABLE t (a UInt8, b UInt8 DEFAULT throwIf(a = 2)) "
                    "ENGINE = MergeTree PARTITION BY a ORDER BY a")  # fmt: skip
     client.execute(
@@ -154,7 +154,10 @@ def test_rows_that_are_not_stored_are_never_acknowledged(client):
 
 
 def test_settings_of_a_query_end_with_it(client):
-    """A query's settings hold for it alone; a SET holds for the connection and is given back to."""
+    """A query's settings hold for that query alone.
+
+    A SET holds for the connection, and applies again after a query with other settings.
+    """
     ask = "SELECT getSetting('max_threads'), getSetting('max_block_size')"
     threads, size = client.execute(ask)[0]
     assert client.execute(ask, settings={"max_threads": 1, "max_block_size": 777}) == [(1, 777)]
@@ -165,7 +168,7 @@ def test_settings_of_a_query_end_with_it(client):
 
 
 def test_max_execution_time(client):
-    """A query that runs longer than it may ends with TIMEOUT_EXCEEDED."""
+    """A query that exceeds its time limit ends with TIMEOUT_EXCEEDED."""
     with pytest.raises(ServerException) as error:
         client.execute("SELECT count() FROM numbers(100000000000) WHERE NOT ignore(sipHash64(number))",
                        settings={"max_execution_time": 1})  # fmt: skip
@@ -173,7 +176,10 @@ def test_max_execution_time(client):
 
 
 def test_deduplication_token(client):
-    """A token's second INSERT adds no rows, also to a materialized view; another token's does."""
+    """A second INSERT with the same token adds no rows, not even to a materialized view.
+
+    An INSERT with another token does.
+    """
     client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a "
                    "SETTINGS non_replicated_deduplication_window = 100")  # fmt: skip
     client.execute("CREATE TABLE v (a UInt8) ENGINE = MergeTree ORDER BY a "
@@ -186,7 +192,7 @@ def test_deduplication_token(client):
 
 
 def test_twelve_clients_at_once(database):
-    """Twelve connections insert small batches and poll at the same time; each sees its own rows."""
+    """Twelve connections insert small batches and poll at the same time. Each sees its own rows."""
     with Client.from_url(database) as client:
         client.execute("CREATE TABLE t (who UInt8, n UInt32, s LowCardinality(String)) "
                        "ENGINE = MergeTree ORDER BY (who, n)")  # fmt: skip
@@ -213,7 +219,7 @@ def test_twelve_clients_at_once(database):
 
 
 def test_cancel_ends_a_query_soon(client):
-    """A Cancel from the client ends a long query, and the connection serves the next one."""
+    """A client's Cancel ends a long query soon, and the connection serves the next one."""
     begin = time.monotonic()
     rows = client.execute_iter(
         "SELECT number FROM numbers(100000000000) WHERE sipHash64(number) % 100000 = 0"
@@ -225,7 +231,7 @@ def test_cancel_ends_a_query_soon(client):
 
 
 def test_tables_views_and_shows(client):
-    """DDL and statements that describe."""
+    """DDL and statements that describe tables work."""
     client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
     assert client.execute("SHOW TABLES") == [("t",)]
     assert client.execute("EXISTS TABLE t") == [(1,)]

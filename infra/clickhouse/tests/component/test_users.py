@@ -1,5 +1,8 @@
-"""The command that brings a server's users to grants.yaml. The engine reads users and their rights, and parses each
-statement; it has nowhere to keep users, so none is made here."""
+"""Tests the command that gives a server the users of grants.yaml.
+
+The engine reads users and their rights, and parses each statement. It cannot store users, so the
+tests create none.
+"""
 
 import json
 import os
@@ -37,7 +40,10 @@ print(json.dumps([[change.user, change.what, change.statement] for change in fou
 
 
 def planned(folder: Path, users: str) -> list[list[str]]:
-    """(user, what, statement) of each change for a server with these users; each statement parses."""
+    """Returns (user, what, statement) of each change that a server with these users needs.
+
+    Each statement parses.
+    """
     (folder / "users.xml").write_text(users)
     config = f"<clickhouse><users_config>{folder}/users.xml</users_config></clickhouse>"
     (folder / "config.xml").write_text(config)
@@ -49,7 +55,7 @@ def planned(folder: Path, users: str) -> list[list[str]]:
 
 
 def server_of(roles: str) -> str:
-    """A server's users.xml with an administrator and these users."""
+    """Returns a server's users.xml with an administrator and these users."""
     start, _, rest = roles.partition("<profiles>")
     profiles, _, users = rest.partition("</profiles>")
     return f"{start}{_OWN.format(profile=profiles)}{users.partition('<users>')[2]}"
@@ -59,7 +65,10 @@ OURS = server_of(grants.server_users_xml(ROLES.values()))
 
 
 def test_a_new_server_gets_every_user_with_its_rights(tmp_path: Path):
-    """A user per role, its rights in one statement that replaces all others, and the analyst's bounds."""
+    """A new server gets one user per role, and the analyst's bounds.
+
+    One statement gives a user all its rights and replaces all others.
+    """
     nobody = server_of("<clickhouse><profiles></profiles><users></users></clickhouse>")
     found = planned(tmp_path, nobody)
     assert [user for user, what, _ in found if what == "create user"] == list(ROLES)
@@ -72,13 +81,19 @@ def test_a_new_server_gets_every_user_with_its_rights(tmp_path: Path):
 
 
 def test_a_server_with_the_files_rights_is_left_alone(tmp_path: Path):
-    """The engine shows rights in its own words and order; they compare as what they mean. The analyst's bounds are in a
-    profile there, not its own."""
+    """The engine shows rights in its own words and order, but they compare by meaning.
+
+    The analyst's bounds are in a profile of that server instead of the user's own settings, so they
+    are the only change.
+    """
     assert [(user, what[:4]) for user, what, _ in planned(tmp_path, OURS)] == [("analyst", "set ")]
 
 
 def test_what_a_user_lacks_or_has_too_much_is_said_and_replaced(tmp_path: Path):
-    """Single rights, among those that the engine shows together, also one with GRANT OPTION."""
+    """Single missing or excessive rights are found among those that the engine shows together.
+
+    One of them has GRANT OPTION.
+    """
     changed = OURS.replace("<query>GRANT SELECT ON spillway.curves</query>", "", 1)
     broad = "<query>GRANT INSERT ON spillway.papa_steps</query>"
     assert broad in changed and changed != OURS
@@ -95,7 +110,7 @@ def test_what_a_user_lacks_or_has_too_much_is_said_and_replaced(tmp_path: Path):
 
 
 def test_what_is_missing_among_the_sums_is_named(tmp_path: Path):
-    """Before the server is asked anything."""
+    """A wrong or missing sum is named before the command connects to the server."""
     for name in ROLES:
         (tmp_path / name).write_text(secrets.token_hex(32) + "\n")
     (tmp_path / "analyst").write_text("top-secret")

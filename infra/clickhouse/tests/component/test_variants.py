@@ -1,4 +1,7 @@
-"""Variants of the schema in the real engine: all of them parse; tables are created as far as one engine can."""
+"""Variants of the schema in the real engine.
+
+All of them parse. Their tables are created as far as a single engine can.
+"""
 
 import json
 import os
@@ -19,7 +22,7 @@ ENGINE = Path(__file__).with_name("cluster_engine.py")
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_statement_parses(server_url, variant):
-    """ClickHouse's own parser takes each statement of each variant."""
+    """ClickHouse's own parser accepts each statement of each variant."""
     target = Target(variant, "mesh" if variant in CLUSTERED else "", "spillway")
     texts = [text for migration in varied(read_folder(DDL), target) for text in migration.statements]
     with Client.from_url(server_url) as client:
@@ -29,8 +32,10 @@ def test_every_statement_parses(server_url, variant):
 
 @pytest.mark.parametrize("variant", ["replicated", "distributed"])
 def test_tables_of_a_cluster(tmp_path, variant):
-    """Replicated and Distributed tables are created from the files; repeats through Distributed replace each other,
-    the row with most spans wins."""
+    """Replicated and Distributed tables are created from the files.
+
+    Repeats through Distributed replace each other, and the row with the most spans wins.
+    """
     command = [sys.executable, str(ENGINE), str(tmp_path), str(DDL), variant]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -48,8 +53,11 @@ def test_tables_of_a_cluster(tmp_path, variant):
 
 
 def test_a_cloud_schema_is_made_without_a_cluster(database):
-    """The command takes the variant as the install path gives it. The server's own engine is kept, here MergeTree; the
-    window is the one that a replicated engine reads, and a database keeps the variant that it was made in."""
+    """The command takes the variant in the same way as the install path gives it.
+
+    The server's own engine is kept, which here is MergeTree. The deduplication window is the one
+    that a replicated engine reads. A database keeps the variant in which it was created.
+    """
     command = [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(DDL), "--variant"]
     environment = os.environ | {"SPILLWAY_CLICKHOUSE_URL": database}
     for variant, code in (("cloud", 0), ("cloud", 0), ("single", 1)):

@@ -1,4 +1,4 @@
-"""Walking blocks: the length of a column by its type's name."""
+"""Walking blocks: a column's length follows from the name of its type."""
 
 import struct
 
@@ -25,12 +25,12 @@ U64 = struct.Struct("<Q").pack
     ],
 )
 def test_width_of_fixed_types(text, width):
-    """Types of fixed size, with arguments of any spelling."""
+    """Types of fixed size are recognised with any arguments."""
     assert parse_type(text) == Layout("fixed", width)
 
 
 def test_nested_types():
-    """Composite types have the layout of their parts; names of tuple fields are not types."""
+    """Composite types have the layout of their parts. Names of tuple fields are not types."""
     text = parse_type("String")
     assert parse_type("Map(String, Array(UInt8))").parts[0].parts == (text, parse_type("Array(UInt8)"))
     assert parse_type("Tuple(a String, `b c` UInt8)").parts == (text, Layout("fixed", 1))
@@ -42,7 +42,7 @@ def test_nested_types():
     "text", ["AggregateFunction(sum, UInt64)", "JSON", "Dynamic", "Array(Variant(UInt8))"]
 )
 def test_types_that_cannot_be_walked_are_named(text):
-    """A type of unknown length is an error with its name, never a guess."""
+    """A type of unknown length is an error that names the type, never a guess."""
     with pytest.raises(UnsupportedType, match="columns of type"):
         parse_type(text)
 
@@ -60,7 +60,7 @@ COLUMNS = {
 
 
 def test_block_of_all_kinds_comes_back():
-    """Each column's bytes end where the next begins, and the block encodes to what it was."""
+    """Each column's bytes end where the next column begins, and a block encodes unchanged."""
     names = tuple(f"c{i}" for i in range(len(COLUMNS)))
     block = Block(names, tuple(COLUMNS), 2, tuple(COLUMNS.values()))
     assert read_blocks(block.encode() * 3) == [block] * 3
@@ -73,13 +73,13 @@ def test_block_with_other_type_names():
 
 
 def test_header_has_no_data():
-    """A block of zero rows carries names and types only."""
+    """A block of zero rows has names and types only."""
     header = Block(("a",), ("LowCardinality(String)",))
     assert read_blocks(header.encode()) == [header]
 
 
 def test_a_block_cut_short_is_an_error():
-    """The end of the source inside a column raises EOFError."""
+    """A source that ends inside a column raises EOFError."""
     data = iter([Block(("a",), ("UInt64",), 2, (U64(1) * 2,)).encode()[:-1]])
     with pytest.raises(EOFError):
         read_block(Reader(lambda: next(data, b"")))

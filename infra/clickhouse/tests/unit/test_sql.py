@@ -1,4 +1,4 @@
-"""Statements: what of their text the server acts on."""
+"""Statements: the parts of their text on which the server acts."""
 
 import pytest
 from spillway_clickhouse.sql import (
@@ -24,7 +24,7 @@ from spillway_clickhouse.sql import (
     ],
 )
 def test_insert_with_blocks(text, head, columns):
-    """An INSERT whose rows come as blocks is known, with its head and its columns."""
+    """An INSERT whose rows come as blocks is recognised, with its head and its columns."""
     found = parse_insert(text, tokens(text))
     assert (found.head, found.columns) == (head, columns)
 
@@ -35,7 +35,7 @@ def test_insert_with_blocks(text, head, columns):
      "INSERT INTO t (SELECT 1)", "SELECT 'INSERT INTO t VALUES'", "INSERT INTO t FORMAT CSV 1,2", ""],
 )  # fmt: skip
 def test_insert_without_blocks(text):
-    """Data in the text, a SELECT, and other statements wait for no blocks."""
+    """An INSERT with data in its text, a SELECT and other statements wait for no blocks."""
     assert parse_insert(text, tokens(text)) is None
 
 
@@ -44,7 +44,7 @@ def test_insert_without_blocks(text):
     ["SELECT a, count() FROM t GROUP BY a WITH TOTALS", "SELECT 1 INTO OUTFILE 'x'", "SET extremes = 1"],
 )
 def test_refused(text):
-    """What the engine would drop or write elsewhere is refused by name."""
+    """Statements whose result the engine would drop or write elsewhere are refused by name."""
     with pytest.raises(Unsupported):
         check_supported(tokens(text))
 
@@ -53,19 +53,19 @@ def test_refused(text):
     "text", ["WITH totals AS (SELECT 1) SELECT 1", "SELECT 'WITH TOTALS'", "SELECT 1 -- WITH TOTALS"]
 )
 def test_not_refused(text):
-    """Quotes, comments and names that look alike are not refused."""
+    """Quotes, comments and similar names are not refused."""
     check_supported(tokens(text))
 
 
 def test_set():
-    """A SET's settings, with commas inside of values."""
+    """The settings of a SET are read, with commas inside values."""
     text = "SET a = 1, b = 'x,y', c = [1, 2]"
     assert parse_set(text, tokens(text)) == {"a": "1", "b": "'x,y'", "c": "[1, 2]"}
     assert parse_set("SELECT 1", tokens("SELECT 1")) == {}
 
 
 def test_format_at_the_end_goes():
-    """A FORMAT at the end and semicolons are dropped; one inside is not."""
+    """A FORMAT at the end and semicolons are removed. A FORMAT inside the statement stays."""
     for text, plain in [
         ("SELECT 1 FORMAT JSON;", "SELECT 1"),
         ("SELECT 'FORMAT x'", "SELECT 'FORMAT x'"),
@@ -75,7 +75,7 @@ def test_format_at_the_end_goes():
 
 
 def test_select_in_its_spellings():
-    """SELECT, WITH, FROM and parentheses begin a query; SHOW does not."""
+    """SELECT, WITH, FROM and parentheses begin a query. SHOW does not."""
     texts = [
         "select 1",
         "WITH 1 AS x SELECT x",

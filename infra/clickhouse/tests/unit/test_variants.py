@@ -1,4 +1,4 @@
-"""Variants of the DDL: pure rewriting, of the project's own schema and of generated tables."""
+"""Variants of the DDL: pure rewriting of the project's own schema and of generated tables."""
 
 import re
 from pathlib import Path
@@ -29,17 +29,18 @@ COMMENT '{}'"""
 
 
 def one(text: str, target: Target) -> tuple[str, ...]:
+    """Returns the statements that one statement becomes in the target's variant."""
     return statements([text], target)[0]
 
 
 def test_single_is_what_is_written():
-    """On one server the files go as they are."""
+    """For one server the files stay unchanged."""
     migrations = read_folder(DDL)
     assert varied(migrations, Target()) == migrations
 
 
 def test_a_replicated_table():
-    """Engine, cluster and deduplication window change; the rest, comments included, stays."""
+    """Engine, cluster and deduplication window change. The rest stays, including comments."""
     text = TABLE.format("sharded by a")
     expected = (
         text.replace("EXISTS t", "EXISTS t ON CLUSTER 'mesh'")
@@ -51,7 +52,10 @@ def test_a_replicated_table():
 
 
 def test_a_table_of_a_cloud_service():
-    """Engine and statement stay: the service replicates by itself, by an engine that reads the replicated window."""
+    """Engine and statement stay, because the service replicates by itself.
+
+    Its engine reads the replicated window.
+    """
     text = TABLE.format("sharded by a")
     assert one(text, CLOUD) == (text.replace("non_replicated_deduplication_window", WINDOW),)
     others = [
@@ -65,7 +69,7 @@ def test_a_table_of_a_cloud_service():
 
 
 def test_a_sharded_table():
-    """Rows lie in <table>_local on the shard that the hash of its sharding columns names."""
+    """Rows are in <table>_local, on the shard that the hash of the sharding columns selects."""
     local, over = one(TABLE.format("sharded by a, b"), DISTRIBUTED)
     assert "EXISTS t_local ON CLUSTER 'mesh'" in local
     assert "'/clickhouse/tables/{shard}/{database}/t_local', '{replica}', b)" in local
@@ -83,7 +87,10 @@ def test_a_whole_table():
 
 
 def test_later_changes_follow_the_table():
-    """A column added to a sharded table reaches its shards and what lies over them; views and drops too."""
+    """A column added to a sharded table reaches its shards and the Distributed table over them.
+
+    Views and drops do, too.
+    """
     texts = [TABLE.format("sharded by a"), "ALTER TABLE t ADD COLUMN c UInt8", "DROP TABLE IF EXISTS t",
              "CREATE OR REPLACE VIEW v AS SELECT a FROM t FINAL"]  # fmt: skip
     _, altered, dropped, view = statements(texts, DISTRIBUTED)
@@ -107,13 +114,13 @@ def test_later_changes_follow_the_table():
     ],
 )
 def test_what_has_no_variant_is_named(text, message):
-    """What would be wrong on a cluster is refused with the table's name."""
+    """Statements that would be wrong on a cluster are refused with the table's name."""
     with pytest.raises(VariantError, match=re.escape(message)):
         one(text, DISTRIBUTED)
 
 
 def test_a_migration_without_a_variant_is_a_migration_error(tmp_path):
-    """The command says it as it says every other error of the folder."""
+    """The command reports it like every other error of the folder."""
     (tmp_path / "0001_a.sql").write_text("OPTIMIZE TABLE t;")
     with pytest.raises(MigrationError, match="variant replicated: OPTIMIZE TABLE T"):
         varied(read_folder(tmp_path), REPLICATED)
@@ -131,7 +138,7 @@ names = st.from_regex(r"[a-z][a-z_0-9]{0,12}", fullmatch=True)
     data=st.data(),
 )
 def test_nothing_else_of_a_statement_changes(name, columns, engine, arguments, noise, data):
-    """For any table: taking the additions out of a variant gives the tokens of what was written."""
+    """For any table: a variant without its additions has the tokens of the original statement."""
     shard = data.draw(st.lists(st.sampled_from(columns), min_size=1, unique=True))
     body = ", ".join(f"`{c}` String DEFAULT ')'" for c in columns)
     text = (
@@ -151,7 +158,10 @@ def test_nothing_else_of_a_statement_changes(name, columns, engine, arguments, n
 
 
 def test_every_file_of_the_contracts_has_every_variant():
-    """The whole schema, its record included: no plain MergeTree is left, and the shards' keys are what is joined by."""
+    """The whole schema has every variant, including the table of applied files.
+
+    No plain MergeTree is left. The sharding keys are the columns by which tables are joined.
+    """
     for target in (REPLICATED, DISTRIBUTED):
         made = [text for migration in varied(read_folder(DDL), target) for text in migration.statements]
         assert all("ON CLUSTER 'mesh'" in text for text in made)

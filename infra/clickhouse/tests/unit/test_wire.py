@@ -9,7 +9,7 @@ from spillway_clickhouse.wire import Reader, WireError
 
 
 def pieces(data: bytes, size: int) -> Callable[[], bytes]:
-    """A source that gives `size` bytes at a time."""
+    """Returns a source that yields `size` bytes at a time."""
     parts = iter([data[at : at + size] for at in range(0, len(data), size)])
     return lambda: next(parts, b"")
 
@@ -21,7 +21,7 @@ def test_varint_comes_back(value):
 
 
 def test_varint_without_end_is_an_error():
-    """Eleven continuing bytes are not a number."""
+    """Eleven bytes with the continuation bit are not a number."""
     with pytest.raises(WireError, match="varint longer"):
         Reader(pieces(b"\xff" * 11, 11)).varint()
 
@@ -33,7 +33,7 @@ def test_string_comes_back(text):
 
 
 def test_string_of_absurd_length_is_refused_before_memory_is_taken():
-    """A length above the limit is an error, not an allocation."""
+    """A length above the limit is an error instead of an allocation."""
     with pytest.raises(WireError, match="allowed are"):
         Reader(pieces(wire.varint(1 << 40), 9)).string()
 
@@ -45,7 +45,7 @@ def test_end_inside_a_value():
 
 
 def test_recording_keeps_what_was_passed():
-    """`recorded` gives exactly the bytes between, over many refills and kinds of reads."""
+    """`recorded` returns exactly the bytes since `record`, over many refills and kinds of reads."""
     rng = random.Random(7)
     texts = [b"s" * rng.randint(0, 40) for _ in range(500)]
     body = b"".join(map(wire.string, texts)) + bytes(4000) + (5).to_bytes(8, "little")
@@ -61,7 +61,7 @@ def test_recording_keeps_what_was_passed():
 
 
 def test_block_info():
-    """The pairs before a block are passed; an unknown field is an error."""
+    """The pairs before a block are skipped. An unknown field is an error."""
     reader = Reader(pieces(wire.BLOCK_INFO + b"!", 100))
     wire.skip_block_info(reader)
     assert reader.read(1) == b"!"
@@ -71,7 +71,7 @@ def test_block_info():
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 2 * wire.FRAME + 5])
 def test_frames_come_back(size):
-    """Compressed data reads back, over as many frames as it takes."""
+    """Compressed data reads back, over as many frames as it needs."""
     data = random.Random(1).randbytes(size)
     reader, plain = Reader(pieces(wire.compress(data), 4096)), b""
     while len(plain) < size:
@@ -80,7 +80,7 @@ def test_frames_come_back(size):
 
 
 def test_a_damaged_frame_is_an_error():
-    """One flipped bit is found by the checksum."""
+    """The checksum finds a single flipped bit."""
     frame = bytearray(wire.compress(b"hello" * 100))
     frame[-1] ^= 1
     with pytest.raises(WireError, match="checksum"):

@@ -53,6 +53,7 @@ class World:
         return key
 
     def sign_by(self, key: Ed25519PrivateKey) -> None:
+        """Replaces the key with which publishers sign."""
         write_whole(self.folder / "signing.key", private_pem(key))
 
     def trust(self, *keys: Ed25519PrivateKey) -> None:
@@ -100,7 +101,10 @@ class World:
         ).headers
 
     def publisher(self, ready: bool = True, **environment: str) -> servers.Server:
-        """Starts one more publisher. `ready=False` does not wait until it can publish."""
+        """Starts one more publisher.
+
+        `ready=False` does not wait until it can publish.
+        """
         port = servers.free_port()
         process = servers.Server(
             url=f"http://127.0.0.1:{port}/healthz",
@@ -116,6 +120,7 @@ class World:
         return process
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        """Runs a command of `python -m spillway_publisher` and returns its result."""
         return subprocess.run(
             [sys.executable, "-m", "spillway_publisher", *arguments],
             env=os.environ | self.environment | environment,
@@ -133,6 +138,7 @@ class World:
         return self._client.jetstream(timeout=3)
 
     async def propose(self, proposal: Ruleset | bytes, origin: str = "optimizer", **headers: str) -> None:
+        """Sends a proposal on the subject of this origin."""
         data = proposal if isinstance(proposal, bytes) else proposal.SerializeToString()
         await (await self.jetstream()).publish(
             f"spillway.proposals.{origin}", data, timeout=30, headers=headers or None
@@ -161,6 +167,7 @@ class World:
         return version
 
     def hot(self, key: str) -> dict | None:
+        """Returns the JSON value of a Redis key, or None if the key does not exist."""
         text = redis.Redis.from_url(self.redis.url).get(key)
         return None if text is None else json.loads(text)
 
@@ -206,7 +213,7 @@ async def _silent(error: Exception) -> None:
 
 
 def health(process: servers.Server) -> dict:
-    """Returns the body of /healthz with its status; status 0 when nobody answers."""
+    """Returns the body of /healthz with its status. The status is 0 if nobody answers."""
     try:
         with urllib.request.urlopen(process.url, timeout=30) as answer:
             return {"status": answer.status, **json.load(answer)}

@@ -15,7 +15,10 @@ LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
 
 
 async def test_rollback_and_status(world, make):
-    """One command publishes an earlier version's rules as a new version, audited and held."""
+    """One command publishes an earlier version's rules as a new version.
+
+    The new version has an audit row, and the operator's hold applies.
+    """
     world.publisher()
     versions = []
     for rules in (LOCAL, SPREAD, SPREAD):
@@ -95,9 +98,9 @@ async def test_commands_without_a_server_say_so(world):
 
 
 def test_configuration_errors_name_every_variable(world):
-    """Exit code 64 and a line for each wrong variable.
+    """The command exits with code 64 and one line for each wrong variable.
 
-    Topology and guardrails: file and key are named.
+    For the topology and the guardrails, the line names the file and the key.
     """
     done = world.command("run", SPILLWAY_NATS_URL="http://x", SPILLWAY_HEALTH_LISTEN="here")
     assert done.returncode == 64
@@ -118,7 +121,10 @@ def test_configuration_errors_name_every_variable(world):
 
 
 def test_validate(world, make):
-    """Exit code 0 for a good file. A bad one gives exit code 1 and every problem with its key."""
+    """A good file gives exit code 0.
+
+    A bad file gives exit code 1 and every problem with its key.
+    """
     path = world.folder / "ruleset.json"
     proposal = make(SPREAD)
     path.write_text(json_format.MessageToJson(proposal, preserving_proto_field_name=True))

@@ -1,4 +1,4 @@
-"""Servers and publishers that die.
+"""Servers and publishers that are killed.
 
 Versions keep increasing, nothing is published twice, and everything recovers.
 """
@@ -25,7 +25,7 @@ VERSIONS = (
 
 
 async def test_versions_increase_over_kill_and_restart(world, make):
-    """kill -9 between proposals: versions go on increasing, and each has exactly one row."""
+    """After kill -9 between proposals, versions keep increasing, and each has exactly one row."""
     process = world.publisher()
     proposals, versions = [make(SPREAD) for _ in range(4)], []
     for proposal in proposals:
@@ -151,7 +151,7 @@ async def test_nats_restart_and_lost_data(world, make):
     await world.propose(second)
     between = await world.published(second)
     world.nats.kill()
-    process.kill()  # so that it does not remember either
+    process.kill()  # so that the process does not remember the versions either
     (world.folder / "nats" / "jetstream").rename(world.folder / "lost")
     world.nats.start()
     process.start()
@@ -227,9 +227,9 @@ async def test_rows_that_a_crash_lost_are_recovered(world, clickhouse, make):
 
 
 async def test_starts_before_its_servers_and_ends_when_asked(world, make):
-    """Started while NATS and Redis are away, it reports that and works later.
+    """A publisher that starts while NATS and Redis are away reports that, and works later.
 
-    SIGTERM: exit code 0.
+    After SIGTERM, it exits with code 0.
     """
     world.nats.kill()
     world.redis.kill()

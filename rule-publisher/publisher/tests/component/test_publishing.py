@@ -1,4 +1,4 @@
-"""Proposals and reports through a real publisher: what reaches NATS, Redis and ClickHouse."""
+"""Proposals and reports through a real publisher: the results in NATS, Redis and ClickHouse."""
 
 import asyncio
 import time
@@ -41,9 +41,9 @@ async def test_a_proposal_reaches_every_key_redis_and_clickhouse(world, make):
 
 
 async def test_the_bucket_can_be_read_by_key_alone_also_one_from_before(world):
-    """Relays may read only their own key, by a direct read.
+    """Relays may read only their own key, with a direct read.
 
-    An older bucket is updated to allow that.
+    A bucket of an earlier version is changed to allow that.
     """
     js = await world.jetstream()
     await js.create_key_value(bucket="spillway_rulesets", history=64)
@@ -86,7 +86,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
 
 
 async def test_guardrails_file_is_enforced(world, make):
-    """A step beyond maximum_shift is published clamped, and the audit says so."""
+    """A step that exceeds maximum_shift is clamped and published, and the audit row says so."""
     (world.folder / "guardrails.yaml").write_text("maximum_shift: 1000")
     world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
     await world.relays_serve(0)
@@ -102,8 +102,8 @@ async def test_guardrails_file_is_enforced(world, make):
 async def test_a_step_of_papa_changes_its_rule_alone_and_nobody_undoes_it_unread(world, make):
     """The proposal is partial, so the other rule stays.
 
-    The optimizer's renewal from the earlier version is refused, and the audit names rule, version
-    and origin. From the version in Redis it is published.
+    The optimizer then proposes a renewal. With the earlier base version it is refused, and the
+    audit names rule, version and origin. With the version in Redis it is published.
     """
     process = world.publisher()
     first = make(SPREAD)
@@ -207,7 +207,7 @@ async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
         await world.propose(seen)
         ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=seen.id)
         assert (outcome, reason.split(";")[0]) == ("refused", "shadow: true: computed, not published")
-    # The alert on expiry reads this counter
+    # The alert on expiry reads this counter.
     assert world.health(process)["counters"]["refused.shadow"] == 2
     assert not (await world.value("north")).version
 
@@ -229,7 +229,7 @@ async def test_denials_are_published_without_a_proposal(world, make):
     """A guardrail file's denials reach every key.
 
     They do so at the first start, with each proposal, and when the file changes. After a change,
-    the ruleset in force stays without what the file denies.
+    the denied destinations are removed from the ruleset in force.
     """
     guardrails = world.folder / "guardrails.yaml"
     guardrails.write_text("denied_destinations: [{clusters: [island]}]")
@@ -270,7 +270,7 @@ async def test_acknowledgements_and_heartbeats(world, make):
     await js.publish("spillway.acks.north", b"\xff")
     await js.publish("spillway.acks.north", ack.SerializeToString())
     await js.publish("spillway.heartbeats.south", beat.SerializeToString())
-    # Before the rows, which may take longer than the key lives.
+    # This is checked before the rows, which may take longer than the key lives.
     assert await placed_by_relays(world, js, beat) == [{"service": "web", "connected_envoys": 2}]
     statement = (
         "SELECT cluster, service, version, outcome, detail FROM acknowledgements WHERE envoy = %(envoy)s"
@@ -310,7 +310,7 @@ async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
 async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
     """Returns the services of north's placement.
 
-    It exists once the relays have reported for half a time to live.
+    The placement exists once the relays have reported for half a time to live.
     """
 
     async def reported() -> list[dict] | None:
@@ -324,9 +324,9 @@ async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
 
 
 async def test_two_relays_place_together_also_after_a_publisher_restart(world):
-    """A starting publisher knows both relays at once, though they share a subject.
+    """A publisher that starts knows both relays at once, though they share a subject.
 
-    A relay's clock does not matter.
+    The relays' clocks do not matter.
     """
     process = world.publisher()
     js = await world.jetstream()
@@ -334,7 +334,7 @@ async def test_two_relays_place_together_also_after_a_publisher_restart(world):
     for hours, (beat, service) in enumerate(zip(beats, ("cart", "web"), strict=True)):
         beat.at.FromNanoseconds(time.time_ns() + (2 * hours - 1) * 3600 * 10**9)
         beat.services.add(service=service, connected_envoys=1, envoys=[7])
-    # This Envoy has moved, and counts once
+    # This Envoy has moved from one relay to the other, and counts once.
     beats[0].services.add(service="web", connected_envoys=1, envoys=[7])
     both = [{"service": s, "connected_envoys": 1} for s in ("cart", "web")]
     assert await placed_by_relays(world, js, *beats) == both

@@ -1,4 +1,7 @@
-"""Every value is signed. Publisher and operator ignore values without a trusted signature."""
+"""Every value is signed.
+
+Publishers and operators' commands ignore values without a trusted signature.
+"""
 
 import os
 
@@ -53,10 +56,9 @@ async def test_every_key_is_signed_for_its_cluster(world, make):
 
 
 async def test_forged_values_are_counted_and_replaced(world, make):
-    """Forged: unsigned, by another key, for another cluster, and signed garbage.
+    """Values are unsigned, signed by another key, signed for another cluster, or signed garbage.
 
-    None of these values is in force. Each is counted once by its reason, and the next proposal
-    replaces it.
+    None of them is in force. Each is counted once by its reason, and the next proposal replaces it.
     """
     process = world.publisher()
     before = await published(world, make(SPREAD))
@@ -78,9 +80,10 @@ async def test_forged_values_are_counted_and_replaced(world, make):
 
 
 async def test_a_version_far_ahead_keeps_nothing_out(world, make):
-    """A publisher with a wrong clock, or a thief of the key, has signed it.
+    """A publisher with a wrong clock, or a thief of the key, has signed a version of the future.
 
-    It is counted, and relays refuse it too. The next version is the present time, not one above it.
+    The value is counted, and relays refuse it too. The next version is the present time, not one
+    above the value's version.
     """
     process = world.publisher()
     before = await published(world, make(SPREAD))
@@ -112,7 +115,7 @@ async def test_a_forged_history_is_not_rolled_back_to(world, make):
 
 
 async def test_keys_are_rotated_without_a_restart(world, make):
-    """The new key is trusted, then it signs, then the old one is dropped.
+    """The new key is trusted, then publishers sign with it, then the old key is dropped.
 
     Values in force are signed again at once, and proposals continue. A bad new file only raises a
     counter.
@@ -142,7 +145,7 @@ async def test_keys_are_rotated_without_a_restart(world, make):
 async def test_what_a_dropped_key_signed_is_not_signed_again(world, make):
     """A stolen key is dropped and replaced at once.
 
-    The new key does not sign what it had signed.
+    The new key does not sign the values that the stolen key had signed.
     """
     process, old = world.publisher(), world.key
     await published(world, make(SPREAD))
@@ -168,7 +171,7 @@ async def test_a_subject_speaks_for_its_origin_alone(world, make):
 
 
 def test_it_does_not_start_without_a_key(world):
-    """Exit code 64 and the variable's name, for a missing and for an invalid key.
+    """A missing or invalid key gives exit code 64 and the variable's name.
 
     The same holds for the operator's commands.
     """

@@ -1,4 +1,7 @@
-"""A publisher whose bucket has lost what relays hold: it learns it, or holds proposals."""
+"""A publisher whose bucket has lost the ruleset that relays hold.
+
+The publisher learns that ruleset, or holds proposals.
+"""
 
 import asyncio
 import time
@@ -24,9 +27,9 @@ def guarded(world):
 
 
 async def in_force(world, make) -> int:
-    """Publishes an operator's ruleset, which moves at once, and waits for its checkpoint.
+    """Publishes an operator's ruleset and waits for its checkpoint.
 
-    Returns the version.
+    maximum_shift does not bound an operator's ruleset. Returns the version.
     """
     first = make(HALF, origin=3)
     await world.propose(first, origin="operator")

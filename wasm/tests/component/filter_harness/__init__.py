@@ -1,1 +1,1 @@
-"""What the component tests stand on: an application, a collector, a client, and Envoy."""
+"""Harness of the component tests: an application, a collector, a client, and Envoy."""

@@ -1,4 +1,7 @@
-"""A small application for the tests: answers what it was asked for, and tells what it received."""
+"""A small test application: the request path selects the answer.
+
+JSON answers contain the headers and the number of body bytes that the application received.
+"""
 
 import json
 import threading
@@ -9,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Handles one connection; `do_GET` lists the actions that a path can select."""
+
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -46,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def cut(self) -> None:
-        """Half of the body that the headers promise."""
+        """Sends half of the body that the headers promise, then closes the connection."""
         self.send_response(200)
         self.send_header("content-length", "1000")
         self.end_headers()
@@ -64,10 +69,12 @@ class Handler(BaseHTTPRequestHandler):
         self.server.go.wait(60)
 
     def log_message(self, *_: object) -> None:
-        """Silence."""
+        """Logs nothing."""
 
 
 class Server(ThreadingHTTPServer):
+    """A server whose handlers can wait until `go` is set."""
+
     daemon_threads = True
     request_queue_size = 256
 
@@ -79,7 +86,7 @@ class Server(ThreadingHTTPServer):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """`/held/…` is answered, `/cut` and `/upgrade` are closed after this."""
+        """Holds `/held/…`, `/cut` and `/upgrade` open in the block; releases them at its end."""
         self.go.clear()
         try:
             yield
@@ -93,6 +100,7 @@ class Server(ThreadingHTTPServer):
 
 
 def start(port: int) -> Server:
+    """Starts the application on a port, in a thread of its own."""
     server = Server(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -1,4 +1,4 @@
-"""An authority for one test, and certificates that name their holder by a URI."""
+"""A certificate authority for one test; its certificates name their holder by a URI."""
 
 import datetime
 import ssl
@@ -12,7 +12,7 @@ TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 
 
 class Authority:
-    """Keeps its files in a folder."""
+    """A certificate authority that keeps its files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,7 +23,7 @@ class Authority:
         self.trust.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, uri: str) -> tuple[Path, Path]:
-        """Certificate and key."""
+        """Issues a certificate for the URI. Returns the paths of the certificate and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name.from_rfc4514_string(f"CN={name}")
         identity = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)])
@@ -35,7 +35,7 @@ class Authority:
         return files
 
     def listener(self, name: str, uri: str) -> dict:
-        """Transport socket of a listener that verifies the certificate of a caller who shows one."""
+        """Returns a listener's transport socket that verifies a caller's certificate, if any."""
         certificate, key = ({"filename": str(path)} for path in self.issue(name, uri))
         common = {
             "tls_certificates": [{"certificate_chain": certificate, "private_key": key}],
@@ -45,7 +45,7 @@ class Authority:
         return {"name": "tls", "typed_config": typed}
 
     def caller(self, files: tuple[Path, Path] | None) -> ssl.SSLContext:
-        """What a caller with this certificate, or without one, connects with."""
+        """Returns the TLS context of a caller with this certificate, or without one for None."""
         context = ssl.create_default_context(cafile=str(self.trust))
         context.check_hostname = False
         if files is not None:

@@ -1,4 +1,5 @@
-"""The bootstrap of an Envoy with an outbound and an inbound listener, as two pods would have them."""
+"""Builds the bootstrap of an Envoy with an outbound and an inbound listener, as two pods have
+them."""
 
 import json
 import os
@@ -21,7 +22,7 @@ IDENTITIES = {"inbound": ("east", "cart"), "outbound": ("west", "front")}
 
 @dataclass(frozen=True)
 class Setup:
-    """What a test varies."""
+    """Settings that differ between tests."""
 
     overrides: dict | None = field(default_factory=dict)
     """Merged into both filters' configuration; None: no filter at all."""
@@ -41,12 +42,16 @@ class Setup:
 
 
 def pod_stats_config() -> dict:
-    """As every pod has it; the template's placeholders are elsewhere."""
+    """Returns the `stats_config` that every pod has.
+
+    Its part of the template has no placeholders.
+    """
     filled = re.sub(r"\$\{\w+\}", "0", POD.read_text())
     return yaml.safe_load(filled)["stats_config"]
 
 
 def wasm_filter(configuration: dict) -> dict:
+    """Returns Envoy's HTTP filter that runs the Wasm module with this configuration."""
     name = f"spillway-{configuration.get('direction')}"
     vm = {"vm_id": "spillway", "runtime": "envoy.wasm.runtime.v8", "code": {"local": {"filename": str(WASM)}}}
     value = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json.dumps(configuration)}
@@ -62,6 +67,7 @@ def wasm_filter(configuration: dict) -> dict:
 
 
 def filters(side: str, setup: Setup) -> list[dict]:
+    """Returns the Wasm filter of one side, or nothing where the setup has no filter."""
     if setup.overrides is None:
         return []
     cluster_name, service = IDENTITIES[side]
@@ -74,7 +80,11 @@ def filters(side: str, setup: Setup) -> list[dict]:
 
 
 def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
-    """One route per class, as the relay serves them, and the catch-all last; CONNECT where it ends."""
+    """Returns the routes of one listener in matching order.
+
+    CONNECT comes first and ends at the inbound side. Then there is one route per class, as the
+    relay serves them, and last the catch-all.
+    """
     inbound = target == "spillway-app"
     action = {
         "weighted_clusters": {"clusters": [{"name": target, "weight": 10000}]},
@@ -92,6 +102,7 @@ def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
 
 
 def listener(side: str, port: int, target: str, metadata: dict, setup: Setup) -> dict:
+    """Returns the listener of one side, which routes to the cluster `target`."""
     host = {"name": "all", "domains": ["*"], "routes": routes(target, metadata, setup)}
     if side == "outbound":
         host["include_request_attempt_count"] = True
@@ -114,11 +125,15 @@ def listener(side: str, port: int, target: str, metadata: dict, setup: Setup) ->
 def bootstrap(
     setup: Setup, admin: int, inbound: int, outbound: int, app: int, collector: int
 ) -> tuple[dict, list]:
-    """The bootstrap, and the listeners that it holds or, with `setup.listeners`, reads from there."""
+    """Returns the bootstrap and the listeners.
+
+    The bootstrap contains the listeners, or reads them from `setup.listeners` if that is set.
+    """
     ruleset = {"filter_metadata": {"spillway": {"ruleset_version": 42, "input_window": "w1"}}}
     listeners = [
         listener("inbound", inbound, "spillway-app", {}, setup),
-        # The routed cluster name says "north"; who answers is "east", as after a failover.
+        # The routed cluster name says "north", but the cluster that answers is "east", as after a
+        # failover.
         listener("outbound", outbound, "cart|north", ruleset, setup),
     ]
     clusters = [

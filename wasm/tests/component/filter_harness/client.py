@@ -1,4 +1,4 @@
-"""Requests to a proxy's listener, with nothing between the test and the wire."""
+"""Sends requests to a proxy's listener through Python's plain HTTP client."""
 
 import http.client
 import json
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Answer:
+    """A response, and the request as the application received it."""
+
     status: int
     headers: dict[str, str]
     seen: dict[str, str]
@@ -22,6 +24,7 @@ def get(
     body: bytes | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Answer:
+    """Sends one request, a POST where there is a body, and returns its answer."""
     if tls is None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     else:
@@ -41,6 +44,6 @@ def get(
 
 
 def traced(sampled: bool = True) -> tuple[str, str, dict[str, str]]:
-    """A fresh trace id and span id, and the traceparent header that carries them."""
+    """Returns a fresh trace id, a fresh span id, and the traceparent header that carries them."""
     trace, span = secrets.token_hex(16), secrets.token_hex(8)
     return trace, span, {"traceparent": f"00-{trace}-{span}-0{int(sampled)}"}

@@ -1,4 +1,7 @@
-"""A collector that keeps what it receives: the real OTLP gRPC service, decoded by the published types."""
+"""A collector that keeps what it receives.
+
+It is the real OTLP gRPC service, and decodes messages with the published types.
+"""
 
 import threading
 import time
@@ -17,7 +20,7 @@ SERVER, CLIENT = 2, 3
 
 @dataclass(frozen=True)
 class Received:
-    """One span, flattened: attributes and its resource's attributes as Python values."""
+    """One span. Its attributes and those of its resource are Python values."""
 
     name: str
     kind: int
@@ -33,10 +36,12 @@ class Received:
 
 
 def values(pairs) -> dict:
+    """Returns OTLP attributes as a dictionary of Python values."""
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
 
 
 def flatten(request: messages.ExportTraceServiceRequest) -> list[Received]:
+    """Returns the spans of a request, each with its resource's attributes."""
     return [
         Received(
             name=span.name, kind=span.kind, trace_id=span.trace_id.hex(), span_id=span.span_id.hex(),
@@ -51,7 +56,7 @@ def flatten(request: messages.ExportTraceServiceRequest) -> list[Received]:
 
 
 class Totals(metric_service.MetricsServiceServicer):
-    """Keeps the exports of totals that it accepts; `refuse` makes every one fail."""
+    """Keeps the exports of totals that it accepts. With `refuse` set, every export fails."""
 
     def __init__(self) -> None:
         self.exports: list[metric_messages.ExportMetricsServiceRequest] = []
@@ -64,7 +69,7 @@ class Totals(metric_service.MetricsServiceServicer):
         return metric_messages.ExportMetricsServiceResponse()
 
     def requests(self) -> dict[tuple[str | None, bool], int]:
-        """Requests by class and whether they are entries, of the newest totals."""
+        """Returns the request counts of the newest totals, by (class, whether they are entries)."""
         out = {}
         for point in self.points("spillway.requests"):
             of = values(point.attributes)
@@ -72,11 +77,12 @@ class Totals(metric_service.MetricsServiceServicer):
         return out
 
     def spans(self) -> dict[str, int]:
-        """Spans by outcome, of the newest totals."""
+        """Returns the span counts of the newest totals, by outcome."""
         points = self.points("spillway.spans")
         return {values(point.attributes)["spillway.outcome"]: point.as_int for point in points}
 
     def points(self, name: str) -> list:
+        """Returns the data points of one metric in the newest totals."""
         if not self.exports:
             return []
         [resource] = self.exports[-1].resource_metrics
@@ -85,6 +91,7 @@ class Totals(metric_service.MetricsServiceServicer):
         return list(metric.sum.data_points)
 
     def wait_for(self, wanted: Callable[["Totals"], bool], seconds: float = 30) -> None:
+        """Waits until the totals satisfy `wanted`. Fails after `seconds`."""
         deadline = time.monotonic() + seconds
         while not wanted(self):
             assert time.monotonic() < deadline, f"after {seconds} s: {self.exports[-1:]}"
@@ -92,8 +99,11 @@ class Totals(metric_service.MetricsServiceServicer):
 
 
 class Collector(service.TraceServiceServicer):
-    """Listens on a given port; `spans` grows; `refuse` makes every export fail,
-    `reject` accepts the call and rejects one span of it."""
+    """Listens on a given port and appends what it accepts to `spans`.
+
+    With `refuse` set, every export fails. With `reject` set, it accepts each call but rejects one
+    of its spans.
+    """
 
     def __init__(self, port: int) -> None:
         self.spans: list[Received] = []
@@ -114,7 +124,7 @@ class Collector(service.TraceServiceServicer):
         if self.refuse:
             context.abort(grpc.StatusCode.UNAVAILABLE, "refusing")
         spans = flatten(request)
-        if not context.is_active():  # too late for Envoy, which sends the batch again
+        if not context.is_active():  # too late: Envoy has given up and sends the batch again
             context.abort(grpc.StatusCode.CANCELLED, "nobody waits for this answer")
         with self._lock:
             self.spans += spans
@@ -127,7 +137,10 @@ class Collector(service.TraceServiceServicer):
         self._server.stop(0).wait()
 
     def wait_for(self, wanted: Callable[[Received], bool], count: int, seconds: float = 30) -> list[Received]:
-        """The spans that match, once there are `count`; fails with what came instead."""
+        """Returns the matching spans once there are `count`.
+
+        Fails with the newest spans otherwise.
+        """
         deadline = time.monotonic() + seconds
         while True:
             with self._lock:

@@ -1,4 +1,4 @@
-"""An application that holds requests, and an open-loop client that records what it did."""
+"""An application that holds requests, and an open-loop client that records its requests."""
 
 import asyncio
 import random
@@ -11,8 +11,12 @@ from filter_harness.client import traced
 
 
 class HoldingApp:
-    """Answers `/…?hold=<ms>` after that long, thousands at a time, on a loop of its own; `inside` tells
-    of each trace when its request was surely there: from when it was read to before its answer."""
+    """Answers `/…?hold=<ms>` after that many milliseconds, on an event loop of its own.
+
+    It can hold thousands of requests at once. `inside` maps each trace to two monotonic times: when
+    its request was read, and just before its answer was written. The request was surely inside
+    between them.
+    """
 
     def __init__(self, port: int) -> None:
         self.inside: dict[str, tuple[float, float]] = {}
@@ -50,7 +54,7 @@ class HoldingApp:
 
 @dataclass
 class Record:
-    """One request as the client saw it, seconds of one monotonic clock."""
+    """One request as the client saw it; times are seconds of one monotonic clock."""
 
     trace: str
     kind: str
@@ -60,7 +64,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Flow:
-    """Poisson arrivals of one kind of request."""
+    """Poisson arrivals of one kind of request: `rate` per second."""
 
     kind: str
     method: str
@@ -70,7 +74,7 @@ class Flow:
 
 
 def arrivals(flows: tuple[Flow, ...], seconds: float, seed: int) -> list[tuple[float, Flow]]:
-    """When each request is due, whatever became of the ones before."""
+    """Returns the due time in seconds of each request, independent of earlier responses."""
     draw, out = random.Random(seed), []
     for flow in flows:
         at = draw.expovariate(flow.rate)
@@ -83,7 +87,7 @@ def arrivals(flows: tuple[Flow, ...], seconds: float, seed: int) -> list[tuple[f
 async def _one(port: int, flow: Flow, due: float, records: list[Record]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     trace, _, headers = traced()
-    # The connection is there before: what is recorded is when the request itself goes out.
+    # The connection exists already, so the recorded time is that of the request itself.
     await asyncio.sleep(max(0.0, due - time.monotonic()))
     record = Record(trace, flow.kind, time.monotonic())
     records.append(record)
@@ -106,6 +110,6 @@ async def _all(port: int, schedule: list[tuple[float, Flow]]) -> list[Record]:
 
 
 def drive(port: int, flows: tuple[Flow, ...], seconds: float, seed: int) -> list[Record]:
-    """Sends every request when it is due; returns the records in the order of sending."""
+    """Sends every request when it is due. Returns the records in the order of sending."""
     records = asyncio.run(_all(port, arrivals(flows, seconds, seed)))
     return sorted(records, key=lambda record: record.sent)

@@ -1,4 +1,4 @@
-"""Pieces of Envoy's configuration that the component tests' bootstrap and the benchmark's share."""
+"""Parts of Envoy's configuration that the component tests and the benchmark share."""
 
 TYPES = "type.googleapis.com/envoy.extensions"
 LIMITS = ("max_connections", "max_pending_requests", "max_requests")
@@ -9,7 +9,7 @@ def address(port: int) -> dict:
 
 
 def cluster(name: str, port: int, http2: bool = False) -> dict:
-    """One endpoint on this machine, and no circuit breaker that a test or a benchmark could meet."""
+    """Returns a cluster with one local endpoint and limits too high for any test or benchmark."""
     endpoint = {"endpoint": {"address": address(port)}}
     out = {
         "name": name,
@@ -26,7 +26,7 @@ def cluster(name: str, port: int, http2: bool = False) -> dict:
 
 
 def class_route(name: str, action: dict, metadata: dict) -> dict:
-    """The route of the class `<service> <method> <template>`, as the relay serves it."""
+    """Returns the route of the class `<service> <method> <template>`, as the relay serves it."""
     _, method, template = name.split(" ")
     config = {
         "@type": f"{TYPES}.path.match.uri_template.v3.UriTemplateMatchConfig",

@@ -1,6 +1,7 @@
-"""A real Envoy with an outbound and an inbound listener, as two pods would have them:
+"""A real Envoy with an outbound and an inbound listener, as two pods have them.
 
-test -> outbound (service front, cluster west) -> inbound (service cart, cluster east) -> application
+test -> outbound (service front, cluster west)
+     -> inbound (service cart, cluster east) -> application
 """
 
 import json
@@ -28,11 +29,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def claim(port: int) -> socket.socket:
-    """Keeps everyone but Envoy off the port while the socket lives: listeners of two Envoys would both
-    bind it and share its connections. It takes none itself, for it does not listen."""
+    """Reserves the port for one Envoy while the returned socket lives.
+
+    Otherwise the listeners of two Envoys could bind the same port and share its connections. The
+    socket does not listen, so it takes no connections itself.
+    """
     holder = socket.socket()
     holder.bind(("127.0.0.1", port))
-    # Only now: set before, it would let this bind succeed beside another Envoy.
+    # Set only after bind: with it set before, this bind would succeed beside another Envoy's.
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return holder
 
@@ -63,25 +67,28 @@ class Proxy:
         self._wait_ready()
 
     def write_listeners(self, listeners: list[dict]) -> None:
-        """Replaces the file of listeners at once, as Envoy's file watch wants it."""
+        """Replaces the file of listeners by a rename, because Envoy's file watch reacts to that."""
         body = {"version_info": str(time.monotonic_ns()), "resources": listeners}
         new = self.setup.listeners.with_suffix(".new")
         new.write_text(json.dumps(body))
         new.rename(self.setup.listeners)
 
     def stats(self) -> dict[str, int]:
-        """The filter's own stats."""
+        """Returns the filter's own stats, without their prefix."""
         text = self._get("/stats?filter=wasmcustom")
         pairs = (line.rsplit(": ", 1) for line in text.splitlines() if ": " in line)
         return {name.removeprefix("wasmcustom.spillway_"): int(value) for name, value in pairs}
 
     def metrics(self) -> set[str]:
-        """What Prometheus would scrape of the filter: `name{label="value"} number`."""
+        """Returns the filter's lines that Prometheus would scrape: `name{label="value"} number`."""
         lines = self._get("/stats/prometheus").splitlines()
         return {line for line in lines if line.startswith("spillway_")}
 
     def wait_stats(self, wanted: Callable[[dict[str, int]], bool], seconds: float = 30) -> dict[str, int]:
-        """The filter's stats, once they are as `wanted`: told on ticks, they may be seen half told."""
+        """Returns the filter's stats once they satisfy `wanted`.
+
+        The filter updates its stats on ticks, so a reader may see only a part of an update.
+        """
         deadline = time.monotonic() + seconds
         while not wanted(stats := self.stats()):
             assert time.monotonic() < deadline, f"not so after {seconds} s: {stats}"
@@ -89,17 +96,18 @@ class Proxy:
         return stats
 
     def wait_stat(self, name: str, wanted: Callable[[int], bool], seconds: float = 30) -> int:
+        """Returns one of the filter's stats, once it satisfies `wanted`."""
         return self.wait_stats(lambda stats: wanted(stats.get(name, 0)), seconds).get(name, 0)
 
     def wait_idle(self, seconds: float = 30) -> None:
-        """Waits until Envoy itself says that no request is under way: the filter has finished them all."""
+        """Waits until Envoy reports no active request: the filter has then finished all of them."""
         deadline = time.monotonic() + seconds
         while any(active := self._active().values()):
             assert time.monotonic() < deadline, f"still under way after {seconds} s: {active}"
             time.sleep(0.05)
 
     def _active(self) -> dict[str, int]:
-        """Requests under way by connection manager."""
+        """Returns the number of active requests by connection manager."""
         lines = self._get("/stats?filter=downstream_rq_active").splitlines()
         pairs = (line.rsplit(": ", 1) for line in lines if line.startswith("http."))
         active = {name: int(value) for name, value in pairs if not name.startswith("http.admin")}
@@ -107,6 +115,7 @@ class Proxy:
         return active
 
     def rss_kb(self) -> int:
+        """Returns Envoy's resident memory in kB."""
         return round(proc.memory_mb(self._process.pid, "VmRSS") * 1024)
 
     def stop(self) -> None:

@@ -9,6 +9,8 @@ SERVICE = "shop.v1.Cart"
 
 
 class Handlers(grpc.GenericRpcHandler):
+    """The application's methods, with one gRPC outcome each."""
+
     def __init__(self) -> None:
         self.stop = threading.Event()
 
@@ -29,18 +31,20 @@ class Handlers(grpc.GenericRpcHandler):
         context.abort(grpc.StatusCode.UNAVAILABLE, "broken")
 
     def wait(self, request: bytes, _context) -> bytes:
-        """Until the application stops, whether or not the caller is still there."""
+        """Waits until the application stops, whether or not the caller is still connected."""
         self.stop.wait(60)
         return request
 
     def watch(self, request: bytes, context):
-        """Three messages, then an error in the trailers."""
+        """Sends three messages, then an error in the trailers."""
         for _ in range(3):
             yield request
         context.abort(grpc.StatusCode.DATA_LOSS, "half of it")
 
 
 class RpcApp:
+    """The gRPC application, listening on a port."""
+
     def __init__(self, port: int) -> None:
         self.handlers = Handlers()
         self._server = grpc.server(ThreadPoolExecutor(32), handlers=[self.handlers])

@@ -1,4 +1,4 @@
-"""An application, a collector and an Envoy with the real filter, stopped whatever happens."""
+"""Runs an application, a collector and an Envoy with the real filter, and always stops them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -17,6 +17,8 @@ from filter_harness.proxy import Proxy, Setup, free_ports
 
 @dataclass
 class Stack:
+    """The running parts of one test, and their ports."""
+
     proxy: Proxy
     collector: Collector
     app: Any
@@ -24,8 +26,12 @@ class Stack:
     collector_port: int
 
     def traces(self) -> set[str]:
-        """Traces of all spans so far, where one worker serves the requests: its spans leave in the order
-        in which they ended, so those of a last one, which is not told, are waited for."""
+        """Returns the trace ids of all spans so far.
+
+        Needs a single worker, whose spans leave in the order in which they ended. Therefore the
+        method sends one more request and waits for its two spans, which arrive last. Their trace is
+        not in the result.
+        """
         assert self.proxy.setup.concurrency == 1, "several workers send in no order"
         self.proxy.wait_idle()
         trace, _, headers = traced()
@@ -34,7 +40,10 @@ class Stack:
         return {span.trace_id for span in self.collector.spans} - {trace}
 
     def get_cut_short(self, headers: dict[str, str]) -> None:
-        """A response of which the application sends half, and ends when that has come through both proxies."""
+        """Requests a response of which the application sends only half.
+
+        The application closes the connection once that half has come through both proxies.
+        """
         caller = HTTPConnection("127.0.0.1", self.proxy.outbound, timeout=30)
         with self.app.holding(), closing(caller), pytest.raises(IncompleteRead):
             caller.request("GET", "/cut", headers=headers)
@@ -48,7 +57,10 @@ class Stack:
 def running(
     folder: Path, setup: Setup | None = None, start: Callable[[int], Any] = application.start
 ) -> Iterator[Stack]:
-    """`start` gives the application that listens on a port, and that has a `stop`."""
+    """Starts the three parts and stops them at the end of the block.
+
+    `start` returns the application that listens on a given port; it must have a method `stop`.
+    """
     app_port, collector_port = free_ports(2)
     with ExitStack() as stack:
         app = start(app_port)
