@@ -9,10 +9,16 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 SIDE_BY_SIDE := -n 2 --dist loadfile
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo test test-unit test-component test-e2e test-matrix test-deploy check replay generate lock stack clean accuracy-traces accuracy-lab images package bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-filter fuzz bench-relay soak-relay
+.PHONY: help setup demo stack replay clean \
+  test test-unit test-component test-e2e test-deploy test-long test-matrix fuzz soak-relay \
+  check generate lock \
+  accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-relay bench-filter \
+  images package
 
-help: ## what can be made
-	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+##@ Start
+
+help: ## lists the targets
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## bring servers, tools and our own builds into .spillway/ (called by the others)
 	@infra/local/setup
@@ -20,12 +26,17 @@ setup: ## bring servers, tools and our own builds into .spillway/ (called by the
 demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway under the same load (< 10 min)
 	@python -m spillway_lab demo --scenario lab/scenarios/two-clusters.yaml
 
+stack: setup ## the two-cluster stack and its pods, until interrupted
+	@python -m spillway_lab stack --scenario lab/scenarios/two-clusters.yaml
+
 replay: setup ## TRACES='files': real traces (Jaeger JSON) through the same way
 	@test -n "$(TRACES)" || { echo "usage: make replay TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
 	@python -m spillway_lab replay --setting lab/replays/two-clusters.yaml $(TRACES)
 
-stack: setup ## the two-cluster stack and its pods, until interrupted
-	@python -m spillway_lab stack --scenario lab/scenarios/two-clusters.yaml
+clean: ## remove what set-up and runs have made
+	rm -rf .spillway
+
+##@ Test
 
 test: check test-unit test-component test-e2e ## everything CI runs
 
@@ -51,14 +62,30 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 	python -m pytest -q -m e2e tests/e2e --ignore tests/e2e/test_shadow.py
 	python -m pytest -q -m e2e tests/e2e/test_shadow.py  # a stack of its own
 
-test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
-	python -m pytest -q -s -m matrix tests/e2e
-
 CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
 	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery{,-1.30} \
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
+
+test-long: test-matrix fuzz soak-relay ## what takes too long for every commit; CONTRIBUTING.md says why for each
+
+test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
+	python -m pytest -q -s -m matrix tests/e2e
+
+fuzz: setup ## every parser of the filter and of the spans, guided by coverage; FUZZ_SECONDS=20 each, FUZZ_TARGETS='class ...' alone
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  [ -d wasm/fuzz/seeds/$$target ] || [ -d streams/native/fuzz/seeds/$$target ] || \
+	    { echo "FUZZ_TARGETS: $$target: no seeds in wasm/fuzz or streams/native/fuzz" >&2; exit 64; }; \
+	done; for folder in wasm/fuzz streams/native/fuzz; do \
+	  named=$$(cd $$folder/seeds && ls -d $(or $(FUZZ_TARGETS),*) 2>/dev/null) || [ -n "$$named" ] || continue; \
+	  SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) tools/fuzzing/run $$folder $$named; \
+	done
+
+soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
+	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' ./featuretests
+
+##@ Check and generate
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts
 	@tools/check
@@ -74,45 +101,37 @@ lock: setup ## pin every Python requirement with hashes
 	  python -m uv pip compile -q --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	    -c requirements-dev.txt contracts/python/pyproject.toml $$box/pyproject.toml -o $$box/requirements.txt; done
 
-accuracy-traces: setup ## TRACES='files': curves of recorded traces against the recording, load by load; ends in one JSON line
+##@ Measure (each ends in one JSON line)
+
+accuracy-traces: setup ## TRACES='files': curves of recorded traces against the recording, load by load
 	@test -n "$(TRACES)" || { echo "usage: make accuracy-traces TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
 	@python streams/accuracy/traces.py $(TRACES)
 
-accuracy-lab: setup ## learned models against an application whose queues are known (5 min, wants a quiet machine); ends in one JSON line
+accuracy-lab: setup ## learned models against an application whose queues are known (5 min, wants a quiet machine)
 	@python -m spillway_lab accuracy --scenario lab/accuracy/ladder.yaml
 
-bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 8 min); ends in one JSON line
+bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 8 min)
 	@python optimizer/benchmarks/optimizer.py
+
+bench-streams: setup ## spans per CPU second from Kafka to ClickHouse, beside the collector's spanmetrics (about 5 min)
+	@python streams/benchmarks/streams.py $(BENCH_FLAGS)
 
 bench-admission: setup ## spans per CPU second from a cluster's topic to the topic of all clusters (BENCH_FLAGS)
 	@python streams/benchmarks/admission.py $(BENCH_FLAGS)
 
-bench-streams: setup ## spans per CPU second from Kafka to ClickHouse, beside the collector's spanmetrics (about 5 min); ends in one JSON line
-	@python streams/benchmarks/streams.py $(BENCH_FLAGS)
-
-bench-freshness: setup ## a span ended -> the load board has it; ends in one JSON line
+bench-freshness: setup ## a span ended -> the load board has it
 	@python streams/benchmarks/freshness.py $(BENCH_FLAGS)
 
-bench-collector: setup ## spans per second of one core, OTLP in to Kafka; ends in one JSON line
+bench-collector: setup ## spans per second of one core, OTLP in to Kafka
 	@python collectors/benchmarks/collector.py
 
-bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU, memory; ends in one JSON line
+bench-relay: setup ## 1 000 simulated Envoys of 50 services: publish to ACK, CPU, memory
 	@cd rule-publisher/relay && go run ./benchmarks
 
-bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (about 5 min, wants a quiet machine); ends in one JSON line
+bench-filter: setup ## what the filter adds to Envoy: latency, CPU, memory (about 5 min, wants a quiet machine)
 	@python wasm/benchmarks/filter.py $(BENCH_FLAGS)
 
-fuzz: setup ## every parser of the filter and of the spans, guided by coverage; FUZZ_SECONDS=20 each, FUZZ_TARGETS='class ...' alone
-	@set -e; for target in $(FUZZ_TARGETS); do \
-	  [ -d wasm/fuzz/seeds/$$target ] || [ -d streams/native/fuzz/seeds/$$target ] || \
-	    { echo "FUZZ_TARGETS: $$target: no seeds in wasm/fuzz or streams/native/fuzz" >&2; exit 64; }; \
-	done; for folder in wasm/fuzz streams/native/fuzz; do \
-	  named=$$(cd $$folder/seeds && ls -d $(or $(FUZZ_TARGETS),*) 2>/dev/null) || [ -n "$$named" ] || continue; \
-	  SPILLWAY_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),20) tools/fuzzing/run $$folder $$named; \
-	done
-
-soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
-	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' ./featuretests
+##@ Ship
 
 images: ## REGISTRY=ghcr.io/example: every image by docker buildx, for amd64 and arm64, with SBOM and provenance (VERSION, PLATFORMS, PUSH=1, DRY_RUN=1)
 	@tools/images
@@ -120,6 +139,3 @@ images: ## REGISTRY=ghcr.io/example: every image by docker buildx, for amd64 and
 package: setup ## charts and the filter's module as OCI artefacts, with checksums, in dist/ (VERSION, REGISTRY, PUSH=1, PLAIN_HTTP=1)
 	@tools/bring helm crane
 	@tools/package
-
-clean: ## remove what set-up and runs have made
-	rm -rf .spillway
