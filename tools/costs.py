@@ -124,7 +124,11 @@ def parts(spans: float, measured: Mapping[str, float], assumed: Assumptions) -> 
 
 
 def _stores(
-    spans: float, span_b: float, values: Mapping, measured: Mapping[str, float], assumed: Assumptions
+    spans: float,
+    span_b: float,
+    values: Mapping[str, Any],
+    measured: Mapping[str, float],
+    assumed: Assumptions,
 ) -> Iterator[Part]:
     """Yields Kafka and ClickHouse, with Keeper when there are replicas.
 

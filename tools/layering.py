@@ -36,7 +36,7 @@ def sources(root: Path, pattern: str) -> list[Path]:
 
 def python_imports(path: Path) -> list[tuple[int, str]]:
     """Returns (line, module) of every absolute import in the file."""
-    names = []
+    names: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):
             names += [(node.lineno, alias.name) for alias in node.names]
@@ -82,10 +82,12 @@ def crossing_rust(root: Path) -> list[str]:
     for path in sources(root, "*Cargo.toml"):
         relative = path.relative_to(root)
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            name = re.match(r"\s*([\w-]+)\s*=", line)
-            owner = CRATES.get(name[1]) if name else None
-            if owner and owner != relative.parts[0]:
-                problems.append(f"{relative}:{number}: {relative.parts[0]}/ depends on {name[1]} of {owner}/")
+            if name := re.match(r"\s*([\w-]+)\s*=", line):
+                owner = CRATES.get(name[1])
+                if owner and owner != relative.parts[0]:
+                    problems.append(
+                        f"{relative}:{number}: {relative.parts[0]}/ depends on {name[1]} of {owner}/"
+                    )
     return problems
 
 

@@ -26,7 +26,7 @@ class Rule:
     """
 
     name: str
-    pattern: re.Pattern
+    pattern: re.Pattern[str]
     skip: tuple[str, ...] = ()
 
 
@@ -66,7 +66,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 def findings(root: Path, files: list[str], exceptions: dict[tuple[str, str], str]) -> list[str]:
     """Returns a line for each finding: path:line: rule. Never contains the value."""
-    found, used = [], set()
+    found: list[str] = []
+    used: set[tuple[str, str]] = set()
     for name in files:
         path = root / name
         if path.is_symlink() or not path.is_file():

@@ -59,11 +59,12 @@ def _dotted(path: Path) -> str:
 def _targets(tree: ast.AST, package: str, modules: Mapping[str, Path]) -> Iterator[tuple[int, str]]:
     """Yields line and dotted name of every imported module of the package, for types too."""
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
         for name in names:
             first, _, below = name.partition(".")
             if first == package:

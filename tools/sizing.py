@@ -1,7 +1,8 @@
-"""What spans need and cost, by the figures of docs/measured.json, the charts' defaults and docs/prices.yaml.
+"""What spans need and cost, by the figures of docs/measured.json, the charts' defaults and
+docs/prices.yaml.
 
-Usage: python tools/sizing.py [--check]                                        the tables of docs/operations.md
-       python tools/sizing.py --usd [--spans N] [--prices FILE] [--json]       what a month costs, printed
+Usage: python tools/sizing.py [--check]                                   docs/operations.md tables
+       python tools/sizing.py --usd [--spans N] [--prices FILE] [--json]  a month's costs, printed
 """
 
 import argparse
@@ -11,6 +12,7 @@ import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypedDict
 
 import costs
 from disks import DAY
@@ -21,7 +23,18 @@ PRICES = DOCS / "prices.yaml"  # round assumptions
 SPANS = 1_000_000  # per second
 
 
-def rows(measured: dict) -> list[tuple[str, str, str, str]]:
+class Figure(TypedDict):
+    """A figure of docs/measured.json: its value, and what measured it."""
+
+    value: float
+    by: str
+
+
+# docs/measured.json: the figures by name, and the machine in words.
+Measured = Mapping[str, str | Figure]
+
+
+def rows(measured: Measured) -> list[tuple[str, str, str, str]]:
     """Returns rows (box, needs, arithmetic, measured by) for SPANS per second.
 
     Half of all spans are calls, half are edges.
@@ -60,12 +73,12 @@ def rows(measured: dict) -> list[tuple[str, str, str, str]]:
     ]  # fmt: skip
 
 
-def figures(measured: dict) -> dict[str, float]:
+def figures(measured: Measured) -> dict[str, float]:
     """Returns the measured values by name."""
     return {name: entry["value"] for name, entry in measured.items() if isinstance(entry, dict)}
 
 
-def limits(measured: dict) -> list[tuple[str, str, str]]:
+def limits(measured: Measured) -> list[tuple[str, str, str]]:
     """Returns rows (store, spans per second that its default disks hold, arithmetic)."""
     stores = costs.stores(figures(measured), costs.read(PRICES).assumptions)
     return [
@@ -78,7 +91,7 @@ def two_digits(spans: float) -> int:
     """Rounds down to two digits."""
     if spans < 1:
         return 0
-    unit = 10 ** max(0, math.floor(math.log10(spans)) - 1)
+    unit: int = 10 ** max(0, math.floor(math.log10(spans)) - 1)
     return math.floor(spans / unit) * unit
 
 
@@ -106,7 +119,7 @@ def write(check: bool) -> int:
     return 1 if check else 0
 
 
-def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> dict:
+def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> dict[str, Any]:
     """Returns what `--json` prints.
 
     It has the needs and the US dollars per month of each part, and what the default disks hold.
@@ -128,7 +141,7 @@ def bill(spans: float, measured: Mapping[str, float], prices: costs.Prices) -> d
     }
 
 
-def as_text(bill: dict, prices: Path) -> str:
+def as_text(bill: Mapping[str, Any], prices: Path) -> str:
     """Formats the bill as a table for people."""
     line = "{:27}" + "{:>11}" * 3 + "{:>9}" * 4
     lines = [

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a version to the file VERSION and to every other place, or finds places that differ.
 
-Usage: tools/version.py --check [ROOT]        names every place with another version, and exits with 1
-       tools/version.py <version> [ROOT]      writes VERSION and every place, e.g. 0.3.0
+Usage: tools/version.py --check [ROOT]      names every place with another version, and exits with 1
+       tools/version.py <version> [ROOT]    writes VERSION and every place, e.g. 0.3.0
 """
 
 import re

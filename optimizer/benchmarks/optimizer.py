@@ -1,8 +1,9 @@
-"""How fast the fast solver is: SLATE's grid (section 5.4, figure 13a) against the whole formulation in one linear
-programme, larger meshes, and a warm start. `make bench-optimizer`; the last line is JSON.
+"""How fast the fast solver is: SLATE's grid (section 5.4, figure 13a) against the whole formulation
+in one linear programme, larger meshes, and a warm start. `make bench-optimizer`; the last line is
+JSON.
 
-Fast and monolithic alternate on each instance. Times are wall-clock seconds of the solve alone, medians; the gap is
-what the fast solver certifies. GAP is asked of both.
+Fast and monolithic alternate on each instance. Times are wall-clock seconds of the solve alone,
+medians; the gap is what the fast solver certifies. GAP is asked of both.
 """
 
 import argparse

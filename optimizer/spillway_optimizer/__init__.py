@@ -1,7 +1,7 @@
 """Computes routing rules: the problem, its objective, solvers, baseline policies and PAPA.
 
     OptimizerError
-    ├── ProblemError      the problem cannot be stated: a cycle, a negative rate, a service placed nowhere
+    ├── ProblemError      the problem is invalid: a cycle, a negative rate, an unplaced service
     └── SolveError        the LP solver gave no usable answer
 
 A decision passes through these stages: telemetry + topology -> model.build -> Problem -> a Policy

@@ -66,7 +66,8 @@ async def _serve(role: str) -> int:
     from spillway_optimizer.papa.worker import Worker
     from spillway_optimizer.service.loop import Service
 
-    settings = config.read(config.Optimizer if role == "run" else config.Papa)
+    settings: config.Optimizer | config.Papa
+    settings = config.read(config.Optimizer) if role == "run" else config.read(config.Papa)
     try:
         topology = topology_file.load(settings.topology)
     except ContractError as error:
@@ -78,7 +79,7 @@ async def _serve(role: str) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     redis = hot.connect(settings.redis_url, settings.redis_options())
     history, tls = History(settings.clickhouse_address), settings.nats_tls()
-    if role == "run":
+    if isinstance(settings, config.Optimizer):
         try:
             service = Service(
                 settings,

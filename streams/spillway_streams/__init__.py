@@ -14,7 +14,7 @@ StreamsError
 ├── ingest.admission.UnadmittedError      a message that the job `admit` did not write
 ├── load.attributes.PayloadError          a payload that does not decode
 ├── process.cluster_topics.ClustersError  cluster names that topics cannot be named after
-├── recorded.clusters.TraceFileError      recorded traces that cannot be read, or of no known cluster
+├── recorded.clusters.TraceFileError      recorded traces that are unreadable or of no known cluster
 ├── recorded.jaeger.JaegerError           a file that is not Jaeger UI JSON
 └── topics.declared.TopicsError           topics that are not as the jobs need them
 """

@@ -27,7 +27,7 @@ from spillway_streams.topics import declared, topics
 
 # Each job is a module of spillway_streams.jobs. Only the job that runs is imported, because the
 # statistics libraries take 200 MB.
-JOBS = {
+JOBS: dict[str, tuple[type[config.JobSettings], str]] = {
     "admit": (
         config.AdmitSettings,
         "topics of the clusters -> topics of all clusters, the cluster in a header",
@@ -81,12 +81,14 @@ def _run(job: str) -> NoReturn:
     dependencies = [
         health.KAFKA,
         health.CONSUMER,
-        *([Store.NAME] if hasattr(settings, "clickhouse_url") else []),
-        *([Boards.NAME] if hasattr(settings, "redis_url") else []),
+        *([Store.NAME] if isinstance(settings, config.Settings) else []),
+        *([Boards.NAME] if isinstance(settings, config.HotSettings) else []),
     ]
     status = health.Status(*dependencies)
     counters = Counters()
-    store = Store(settings.clickhouse_address, status, counters) if Store.NAME in dependencies else None
+    store = None
+    if isinstance(settings, config.Settings):
+        store = Store(settings.clickhouse_address, status, counters)
     context = runner.Context(settings, status, counters, store)
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
     asyncio.run(runner.run(context, build))

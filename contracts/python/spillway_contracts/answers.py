@@ -12,6 +12,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -21,6 +22,7 @@ from spillway_contracts import wires
 EXIT_USAGE = 64
 WAIT_S = 20.0
 _CONFIG = SettingsConfigDict(env_prefix="SPILLWAY_", validate_default=True)
+S = TypeVar("S", bound=BaseSettings)
 
 
 class MissingError(Exception):
@@ -46,6 +48,11 @@ class _Nats(wires.NatsWire, BaseSettings):
     nats_url: str
 
 
+def _read(kind: type[S]) -> S:
+    """Reads the settings from the environment. Raises ValidationError."""
+    return kind()
+
+
 def _said(error: Exception) -> str:
     """Returns the error on one line, without the stack trace that ClickHouse appends."""
     return " ".join(str(error).partition("Stack trace:")[0].split())[:300] or "no answer"
@@ -56,7 +63,7 @@ async def kafka(topics: list[str]) -> str:
     from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.errors import for_code
 
-    wire = _Kafka()
+    wire = _read(_Kafka)
     admin = AIOKafkaAdminClient(bootstrap_servers=wire.kafka.split(","), **wire.kafka_client())
     try:
         await admin.start()
@@ -75,7 +82,7 @@ async def clickhouse(tables: list[str]) -> str:
     from clickhouse_driver.errors import ServerException
 
     wrong = []
-    with Client.from_url(_ClickHouse().clickhouse_address) as client:
+    with Client.from_url(_read(_ClickHouse).clickhouse_address) as client:
         client.execute("SELECT 1")
         for table in tables:
             try:
@@ -91,7 +98,7 @@ async def redis(_: list[str]) -> str:
     """Checks that Redis answers a PING."""
     from spillway_contracts import redis_client
 
-    wire = _Redis()
+    wire = _read(_Redis)
     async with redis_client.connect(wire.redis_url, **wire.redis_options()) as client:
         await client.ping()
     return "pong"
@@ -101,7 +108,7 @@ async def nats(_: list[str]) -> str:
     """Checks that NATS answers."""
     from spillway_contracts import nats_client
 
-    wire = _Nats()
+    wire = _read(_Nats)
     client = await nats_client.connect(wire.nats_url, tls=wire.nats_tls(), allow_reconnect=False)
     try:
         await client.flush()

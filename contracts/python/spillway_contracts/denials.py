@@ -45,7 +45,7 @@ def _problems(denial: Denial, clusters: Collection[str], allowed: str) -> Iterab
             yield f"clusters[{j}]: unknown cluster {name!r}; clusters: {allowed}"
 
 
-def _order_problems(keys: list[tuple[str, str]]) -> Iterable[str]:
+def _order_problems(keys: list[tuple[str, str]]) -> list[str]:
     problems = []
     if keys != sorted(set(keys)):
         problems.append("denials: must be in order of (source_cluster, class id), at most one of each")

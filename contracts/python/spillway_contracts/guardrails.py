@@ -113,6 +113,8 @@ class GuardrailFile:
         `current` then stays the last good one. Guardrails are lifted by `{}`, never by an empty
         file, which a full disk may leave.
         """
+        if self.path is None:
+            return False  # the default, which never changes
         stamp = self._stamp()
         before, self._next = self._next, stamp
         if stamp == self._seen or stamp != before:
@@ -252,7 +254,8 @@ def _explain(error: ValidationError) -> list[str]:
     return lines
 
 
-def _keys(location: tuple) -> set[str]:
+def _keys(location: tuple[int | str, ...]) -> set[str]:
     """Returns the allowed keys of the place where an unknown one was found."""
-    model = {"denied_destinations": Denial, "pins": Pin}.get(location[0]) if len(location) > 1 else None
-    return set((model or Guardrails).model_fields)
+    models: dict[int | str, type[_Strict]] = {"denied_destinations": Denial, "pins": Pin}
+    model = models.get(location[0], Guardrails) if len(location) > 1 else Guardrails
+    return set(model.model_fields)

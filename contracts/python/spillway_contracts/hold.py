@@ -55,9 +55,11 @@ def routed(
     ends. `hold_ms`: how long relays hold; by default VALUE_HOLD_SECONDS.
     """
     kept = kept_steps(age_ms, hold_ms, source_cluster, source_service)
-    if kept == names.VALUE_HOLD_STEPS or kept and nearest is None:
+    if kept == names.VALUE_HOLD_STEPS:
         return weights
-    return decayed(weights, nearest, kept) if kept else {}
+    if not kept:
+        return {}
+    return weights if nearest is None else decayed(weights, nearest, kept)
 
 
 def _fnv1a64(content: bytes) -> int:

@@ -44,11 +44,16 @@ def context(authorities: Authorities | None, certificate: Path | None, key: Path
     `authorities` None: the system's. Raises OSError.
     """
     made = _Renewed(ssl.PROTOCOL_TLS_CLIENT)
-    if authorities in (None, "system"):
+    file = file_of(authorities)
+    if file is None:
         made.load_default_certs()
-        authorities = None
-    made.follow(authorities, certificate, key)
+    made.follow(file, certificate, key)
     return made
+
+
+def file_of(authorities: Authorities | None) -> Path | None:
+    """Returns the file of authorities, or None when they are the system's."""
+    return None if authorities == "system" else authorities
 
 
 def _check_system() -> None:
@@ -79,7 +84,9 @@ class _Renewed(ssl.SSLContext):
 
     def follow(self, authorities: Path | None, certificate: Path | None, key: Path | None) -> None:
         self._authorities, self._pair = authorities, (certificate, key) if certificate else None
-        self._lock, self._seen = threading.Lock(), None
+        self._lock = threading.Lock()
+        # (time of the last change in ns, inode) of each file when it was read; None: not read yet
+        self._seen: list[tuple[int, int]] | None = None
         self._read()
 
     def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:

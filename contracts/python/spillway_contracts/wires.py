@@ -16,7 +16,7 @@ import re
 import ssl
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
@@ -27,6 +27,7 @@ from spillway_contracts.tls import Authorities
 if TYPE_CHECKING:
     from spillway_contracts.kafka_tokens import Tokens
 
+T = TypeVar("T")
 PLAINTEXT = "SPILLWAY_PLAINTEXT"
 # plain-text scheme -> scheme over TLS
 _SECURE = {"nats": "tls", "redis": "rediss", "clickhouse": "clickhouses"}
@@ -61,10 +62,10 @@ def check_url(value: str, plain: str) -> None:
     for one in value.split(",") if plain == "nats" else [value]:
         try:
             parts = urlsplit(one)
-            sound = parts.scheme in (plain, secure) and parts.hostname and parts.port != 0
+            host, port = parts.hostname, parts.port
         except ValueError:
             raise ValueError(form) from None
-        if not sound:
+        if parts.scheme not in (plain, secure) or not host or port == 0:
             raise ValueError(form)
         for option, _ in parse_qsl(parts.query, keep_blank_values=True):
             if option.lower().startswith(_NOT_IN_URLS):
@@ -72,7 +73,7 @@ def check_url(value: str, plain: str) -> None:
                     f"option {option!r} in the URL; neither TLS nor further hosts may be said there"
                 )
         if parts.scheme == plain:
-            _check_clear(plain, secure, parts.hostname)
+            _check_clear(plain, secure, host)
 
 
 def check_endpoint(value: str) -> None:
@@ -80,13 +81,15 @@ def check_endpoint(value: str) -> None:
     form = "must be https://host[:port]/path, without user and fragment"
     try:
         parts = urlsplit(value)
-        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        host, port = parts.hostname, parts.port
     except ValueError:
         raise ValueError(form) from None
-    if not sound or "@" in parts.netloc or "#" in value or re.search(r"\s", value):
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise ValueError(form)
+    if "@" in parts.netloc or "#" in value or re.search(r"\s", value):
         raise ValueError(form)
     if parts.scheme == "http":
-        _check_clear("http", "https", parts.hostname)
+        _check_clear("http", "https", host)
 
 
 def _check_clear(plain: str, secure: str, host: str) -> None:
@@ -183,16 +186,17 @@ def with_authority(url: str, authority: Authorities | None) -> str:
     Over TLS the system's file of root certificates is the default.
     """
     parts = urlsplit(url)
-    if authority in (None, "system") and parts.scheme == "clickhouses":
+    file: Path | str | None = tls.file_of(authority)
+    if file is None and parts.scheme == "clickhouses":
         # Without a file, clickhouse-driver trusts certifi's bundle if installed, else the system's.
-        authority = ssl.get_default_verify_paths().cafile
-    if authority in (None, "system"):
+        file = ssl.get_default_verify_paths().cafile
+    if file is None:
         return url
-    query = [*parse_qsl(parts.query), ("ca_certs", str(authority))]
+    query = [*parse_qsl(parts.query), ("ca_certs", str(file))]
     return urlunsplit(parts._replace(query=urlencode(query)))
 
 
-class NatsWire(BaseModel):
+class NatsWire(BaseModel, validate_default=True):
     """Connection to NATS, with the relay's rules.
 
     An authority requires TLS. The client's certificate and key must be given together.
@@ -219,8 +223,6 @@ class NatsWire(BaseModel):
         tls.check_pair(info.data.get("nats_cert"), value)
         return value
 
-    model_config = {"validate_default": True}
-
     def nats_tls(self) -> ssl.SSLContext | None:
         """Returns the TLS context, or None for a plain-text connection.
 
@@ -232,10 +234,8 @@ class NatsWire(BaseModel):
         return tls.context(self.nats_ca, self.nats_cert, self.nats_key)
 
 
-class KafkaWire(BaseModel):
+class KafkaWire(BaseModel, validate_default=True):
     """Connection to Kafka, with the names and rules of the collector's `run`."""
-
-    model_config = {"validate_default": True}
 
     kafka: str
     kafka_tls: Literal["on", "off"] | None = None
@@ -329,7 +329,7 @@ class KafkaWire(BaseModel):
             return client | {"sasl_oauth_token_provider": self.kafka_tokens}
         return client | {
             "sasl_plain_username": self.kafka_sasl_user,
-            "sasl_plain_password": _password(self.kafka_sasl_password_file),
+            "sasl_plain_password": _password(_given(self.kafka_sasl_password_file)),
         }
 
     @cached_property
@@ -337,16 +337,23 @@ class KafkaWire(BaseModel):
         """Token provider that all Kafka clients of these settings share."""
         from spillway_contracts.kafka_tokens import Endpoint, Tokens
 
-        over_tls = self.kafka_sasl_token_url.lower().startswith("https:")
+        url = _given(self.kafka_sasl_token_url)
+        over_tls = url.lower().startswith("https:")
         return Tokens(
             Endpoint(
-                self.kafka_sasl_token_url,
-                self.kafka_sasl_user,
-                partial(_password, self.kafka_sasl_password_file),
+                url,
+                _given(self.kafka_sasl_user),
+                partial(_password, _given(self.kafka_sasl_password_file)),
                 self.kafka_sasl_scope,
                 tls.context(self.kafka_sasl_token_ca, None, None) if over_tls else None,
             )
         )
+
+
+def _given(setting: T | None) -> T:
+    """Returns a setting that the chosen SASL mechanism needs."""
+    assert setting is not None  # KafkaWire's validators refuse the mechanism without its settings
+    return setting
 
 
 def _password(file: Path) -> str:

@@ -6,6 +6,7 @@ A wrong one ends the process with code 64.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -148,7 +149,7 @@ class MigrateConfig(ClickHouseWire, _Settings):
 Config = TypeVar("Config", bound=BaseSettings)
 
 
-def load(kind: type[Config], **given: str) -> Config:
+def load(kind: Callable[..., Config], **given: str) -> Config:
     """Returns the configuration, or prints each wrong variable and exits with code 64.
 
     `given` takes precedence over the environment.

@@ -282,6 +282,7 @@ def _load_extension() -> ModuleType:
     ctypes.CDLL(path, mode=sys.getdlopenflags() | _DEEPBIND)
     loader = importlib.machinery.ExtensionFileLoader("_chdb", path)
     spec = importlib.util.spec_from_file_location("_chdb", path, loader=loader)
+    assert spec is not None  # it is None only without a loader
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     module.set_signal_handlers_enabled(0)  # the process handles SIGTERM itself

@@ -2,8 +2,9 @@
 
     python -m spillway_clickhouse.grants --file infra/clickhouse/grants.yaml [--users]
 
-prints statements for a server's operator. They make no user: CREATE USER streams IDENTIFIED ... DEFAULT ROLE streams.
-With --users it prints a server's configuration file instead (users.d), of a user per role: infra/clickhouse/users.xml.
+prints statements for a server's operator. They make no user: CREATE USER streams IDENTIFIED ...
+DEFAULT ROLE streams. With --users it prints a server's configuration file instead (users.d), of a
+user per role: infra/clickhouse/users.xml.
 """
 
 from __future__ import annotations

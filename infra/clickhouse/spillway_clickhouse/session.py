@@ -64,7 +64,13 @@ class Session:
         self._cancelled = False
         # Whether the previous statement may have changed the connection's role
         self._role_in_doubt = False
-        self._connection: EngineConnection | None = None
+        self._opened: EngineConnection | None = None  # None until the greeting
+
+    @property
+    def _connection(self) -> EngineConnection:
+        """The engine's connection, which the greeting opens."""
+        assert self._opened is not None  # packets are answered only after a successful greeting
+        return self._opened
 
     def serve(self) -> None:
         """Greets the client and answers its packets until it leaves."""
@@ -77,8 +83,8 @@ class Session:
         except Exception as error:
             log.warning("connection dropped: %s: %s", type(error).__name__, error)
         finally:
-            if self._connection is not None:
-                self._connection.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def _greet(self) -> bool:
         self._channel.socket.settimeout(_HELLO_TIMEOUT)
@@ -94,7 +100,7 @@ class Session:
             return self._refuse(sql.UNSUPPORTED, text)
         self._role = matching[0].role
         try:
-            self._connection = self._engine.connect(self._mark, self._role)
+            self._opened = self._engine.connect(self._mark, self._role)
         except EngineError as error:
             self._channel.send(packets.exception(error.code, error.message))
             return False

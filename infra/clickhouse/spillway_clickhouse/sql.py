@@ -65,13 +65,19 @@ class InsertData:
 def tokens(text: str) -> list[Token]:
     """Returns the tokens without white space, comments, and semicolons at the end."""
     found = [
-        Token("string" if m.lastgroup in ("heredoc", "tag") else m.lastgroup, m.group(), m.start(), m.end())
+        Token(_kind(m), m.group(), m.start(), m.end())
         for m in _TOKEN.finditer(text)
         if m.lastgroup != "space"
     ]
     while found and found[-1].upper == ";":
         found.pop()
     return found
+
+
+def _kind(found: re.Match[str]) -> str:
+    name = found.lastgroup
+    assert name is not None  # every alternative of _TOKEN has a name
+    return "string" if name in ("heredoc", "tag") else name
 
 
 def is_select(found: list[Token]) -> bool:

@@ -1,11 +1,14 @@
-"""Users of a server, with the rights of grants.yaml: what differs, and the statements that change it.
+"""Users of a server, with the rights of grants.yaml: what differs, and the statements that change
+it.
 
     SPILLWAY_CLICKHOUSE_URL=clickhouses://user:password@host:9440 \\
-    python -m spillway_clickhouse.users --file infra/clickhouse/grants.yaml --sums FOLDER [--apply] [--json]
+    python -m spillway_clickhouse.users --file infra/clickhouse/grants.yaml --sums FOLDER \\
+        [--apply] [--json]
 
-A user per role, of the role's name, with its rights and no others. Without --apply nothing is changed. FOLDER has a file
-per user with the SHA-256 sum of its password, as the Secret spillway-clickhouse-users has it. Users that exist keep their
-password; --set-passwords gives them the sums, too. Other users of the server are left alone.
+A user per role, of the role's name, with its rights and no others. Without --apply nothing is
+changed. FOLDER has a file per user with the SHA-256 sum of its password, as the Secret
+spillway-clickhouse-users has it. Users that exist keep their password; --set-passwords gives them
+the sums, too. Other users of the server are left alone.
 """
 
 from __future__ import annotations

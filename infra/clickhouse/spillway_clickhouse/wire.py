@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable
 from enum import IntEnum
 
-import lz4.block
-from clickhouse_cityhash.cityhash import CityHash128
+import lz4.block  # type: ignore[import-untyped]  # the library has no types
+from clickhouse_cityhash.cityhash import CityHash128  # type: ignore[import-untyped]  # has no types
 from clickhouse_driver.bufferedreader import BufferedReader
 
 # From revision 54454 on, each column has a byte for its serialization, which the engine's `FORMAT
@@ -59,6 +59,11 @@ class Reader(BufferedReader):
     It adds two things to clickhouse-driver's reader: skipping without a copy, and recording the
     bytes that were passed. Raises EOFError when the source ends inside a value.
     """
+
+    # The compiled reader's own attributes
+    buffer: bytearray
+    current_buffer_size: int
+    position: int
 
     def __init__(self, fill: Callable[[], bytes]):
         super().__init__(0)

@@ -102,7 +102,8 @@ def compare(known: Known, learned: Learned) -> list[Row]:
 
     The learned value of a class without a row is 0.
     """
-    rows, overhead = [], known.overhead_ms(learned)
+    rows: list[Row] = []
+    overhead = known.overhead_ms(learned)
     for service, expected in sorted(known.services.items()):
         rps, source, reason = learned.capacities.get(service, (0.0, "none", "no row"))
         weights = {k: learned.curves[k][3] for k in expected.shares if k in learned.curves}
@@ -127,12 +128,12 @@ def compare(known: Known, learned: Learned) -> list[Row]:
             for u in known.judged_at:
                 true, found = a / (1 - u) + b + overhead, got_a / (1 - u) + got_b
                 rows.append(_row(f"L({u:g})", class_id, true, found, note))
-    for (source_class, class_id), expected in sorted(known.ratios.items()):
+    for (source_class, class_id), ratio in sorted(known.ratios.items()):
         rows.append(
             _row(
                 "ratio",
                 f"{source_class} -> {class_id}",
-                expected,
+                ratio,
                 learned.ratios.get((source_class, class_id), 0.0),
             )
         )

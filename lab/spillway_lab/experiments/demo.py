@@ -29,9 +29,11 @@ def run(scenario: Scenario, name: str, policies: list[str]) -> None:
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")
         control = Control(prepared)
         profile(prepared, control, progress)
-        results, last = {}, None
+        results: dict[str, Result] = {}
+        last: InForce | None = None
         for policy in policies:
             results[policy], last = _measure(prepared, control, policy, progress)
+        assert last is not None  # a scenario has at least one policy
         _print(prepared, results, last)
 
 

@@ -204,7 +204,7 @@ def _print_plan(client: Client, setting: Setting, files: list[Recording], runnin
     topology_file.write_text(yaml.safe_dump(document, sort_keys=False))
     shares = ", ".join(f"{share:.0%} of saturation in {name}" for name, share in setting.demand.items())
     print(f"\nWhat the solver would do: {shares}\n", flush=True)
-    command = [
+    command: list[str | Path] = [
         "python",
         "-m",
         "spillway_optimizer",

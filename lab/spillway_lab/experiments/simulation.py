@@ -8,6 +8,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Simulation:
         at = 0.0
         while at < seconds:
             [request] = self._random.choices(requests, shares)
-            self._at(at, lambda t, r=request: self._arrive(t, r.service, r.method, r.path, lambda _: None))
+            self._at(at, partial(self._enter, request))
             at += self._random.expovariate(rps) if is_poisson else 1 / rps
         while self._events:
             when, _, event = heapq.heappop(self._events)
@@ -56,6 +57,9 @@ class Simulation:
     def _at(self, when: float, event: Callable[[float], None]) -> None:
         self._count += 1
         heapq.heappush(self._events, (when, self._count, event))
+
+    def _enter(self, request: Request, at: float) -> None:
+        self._arrive(at, request.service, request.method, request.path, lambda _: None)
 
     def _arrive(self, at: float, service: str, method: str, path: str, done: Done) -> None:
         pool, endpoint = self._pools[service], endpoint_of(self._application, service, method, path)
@@ -117,6 +121,8 @@ def draw(time: ServiceTime, chance: random.Random) -> float:
     if time.distribution == "exponential":
         return chance.expovariate(1 / mean)
     if time.distribution == "lognormal":
+        # The emulator, which checks the same file, refuses a lognormal without cv.
+        assert time.cv is not None
         variance = float(np.log1p(time.cv**2))
         return mean * chance.lognormvariate(-variance / 2, variance**0.5)
     return mean

@@ -112,7 +112,7 @@ def issue(by: Issued, identity: Identity, now: datetime) -> Issued:
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False
         )
     )
     return Issued(builder.sign(by.key, hashes.SHA256()), key)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from spillway_lab.keys import certificates
 from spillway_lab.keys.certificates import Identity, Issued
@@ -81,12 +82,13 @@ class Keystore:
         known = x509.load_pem_x509_certificates(certificate.read_bytes()) if certificate.exists() else []
         valid = [one for one in known if one.not_valid_after_utc > now]
         if valid and valid[0].not_valid_after_utc >= now + certificates.LIFETIME:
-            signer = Issued(valid[0], serialization.load_pem_private_key(key.read_bytes(), password=None))
-            if signer.key.public_key() != signer.certificate.public_key():
+            held = serialization.load_pem_private_key(key.read_bytes(), password=None)
+            # Authorities are made with keys of this type only (certificates.authority).
+            if not isinstance(held, ec.EllipticCurvePrivateKey) or held.public_key() != valid[0].public_key():
                 raise ValueError(
                     f"{key}: not the key of {certificate}; without these files a new authority is made"
                 )
-            return signer, _pem(valid)
+            return Issued(valid[0], held), _pem(valid)
         signer = certificates.authority(cluster, now)
         trust = _pem([signer.certificate, *valid])
         self._put(self.authority(cluster), signer, {TRUST: trust, _AUTHORITY_KEY: signer.key_pem})

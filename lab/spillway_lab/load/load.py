@@ -114,9 +114,9 @@ def _file(generator: Generator, name: str, attack: Attack, kind: str) -> Path:
 @contextmanager
 def _processes(
     attacks: list[Attack], generator: Generator, name: str
-) -> Iterator[Mapping[str, subprocess.Popen]]:
+) -> Iterator[Mapping[str, subprocess.Popen[bytes]]]:
     """Starts one vegeta per attack. Kills those that still run when the block ends."""
-    processes: dict[str, subprocess.Popen] = {}
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for attack in attacks:
             targets = _file(generator, name, attack, "targets")
@@ -131,7 +131,12 @@ def _processes(
             process.communicate()
 
 
-def _wait(processes: Mapping[str, subprocess.Popen], total: float, limit: float, on_progress) -> None:
+def _wait(
+    processes: Mapping[str, subprocess.Popen[bytes]],
+    total: float,
+    limit: float,
+    on_progress: Callable[[Progress], None],
+) -> None:
     started = reported = time.monotonic()
     while running := [cluster for cluster, process in processes.items() if process.poll() is None]:
         now = time.monotonic()
@@ -156,6 +161,7 @@ def _decoded(generator: Generator, results: Path) -> Iterator[Iterator[bytes]]:
         stderr=subprocess.PIPE,
     )
     try:
+        assert process.stdout is not None  # it was started with a pipe
         yield process.stdout
         if process.wait(timeout=_MARGIN_S) != 0:
             raise LoadError(f"vegeta encode {results}: {_tail(process)}")
@@ -175,12 +181,14 @@ def _check_sent(attack: Attack, samples: Samples, at_least: float) -> None:
         )
 
 
-def _start(arguments: list[str], **pipes: int) -> subprocess.Popen:
+def _start(
+    arguments: list[str], stdout: int | None = None, stderr: int | None = None
+) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, **pipes)
+        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
     except OSError as error:
         raise LoadError(f"{arguments[0]}: cannot be started: {error}") from error
 
 
-def _tail(process: subprocess.Popen) -> str:
+def _tail(process: subprocess.Popen[bytes]) -> str:
     return (process.stderr.read() if process.stderr else b"").decode(errors="replace").strip()[-500:]

@@ -106,7 +106,18 @@ def plan(scenario: Scenario, port_base: int) -> Plan:
             for index in range(placements[cluster].pods if cluster in placements else 0):
                 first = port_base + _FIRST_POD + _PER_POD * len(pods)
                 pods.append(
-                    Pod(cluster, service, index, len(pods), *range(first, first + 5), service in edges)
+                    Pod(
+                        cluster,
+                        service,
+                        index,
+                        place=len(pods),
+                        app_port=first,
+                        health_port=first + 1,
+                        inbound_port=first + 2,
+                        outbound_port=first + 3,
+                        admin_port=first + 4,
+                        edge=service in edges,
+                    )
                 )
     next_port = port_base + _FIRST_POD + _PER_POD * len(pods)
     wan: list[WanProxy] = []

@@ -20,12 +20,14 @@ class AtTemplate(Template):
     """
 
     delimiter = "@"
-    pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z_]+)@|(?P<braced>\b\B)|(?P<invalid>\b\B))"
+    # The base class compiles this text, and then has the pattern that its type says.
+    pattern = r"@(?:(?P<escaped>@)|(?P<named>[A-Z_]+)@|(?P<braced>\b\B)|(?P<invalid>\b\B))"  # type: ignore[assignment]
 
 
 def read(infra: Path) -> dict[str, str]:
     """Reads every template of the folder. Raises InvalidInput that names the unreadable ones."""
-    texts, problems = {}, []
+    texts: dict[str, str] = {}
+    problems: list[str] = []
     for name in ALL:
         try:
             texts[name] = (infra / name).read_text()

@@ -8,6 +8,7 @@ LabError              base class; its message is for people, with one problem pe
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 
 class LabError(Exception):
@@ -31,7 +32,7 @@ def from_validation(source: Path | str, error: ValidationError) -> InvalidInput:
     return InvalidInput([f"{source}: {_one(item)}" for item in error.errors()])
 
 
-def _one(item: dict) -> str:
+def _one(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "(document)"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key; got {item['input']!r}"

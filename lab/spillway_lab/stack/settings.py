@@ -4,9 +4,10 @@ Invalid values end the command with exit code 64.
 """
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from spillway_lab.scenario.errors import InvalidInput
@@ -47,16 +48,18 @@ class WanSettings(BaseSettings):
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
-def read(kind: type[Settings], **given: object) -> Settings:
+def read(kind: type[Settings], **given: str | Path | None) -> Settings:
     """Reads settings from the environment. Arguments that are not None override it."""
+    # Any: which type a field takes depends on `kind`, and pydantic checks it.
+    fields: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     try:
-        return kind(**{key: value for key, value in given.items() if value is not None})
+        return kind(**fields)
     except ValidationError as error:
         prefix = kind.model_config["env_prefix"]
         raise InvalidInput([_problem(prefix, item) for item in error.errors()]) from error
 
 
-def _problem(prefix: str, item: dict) -> str:
+def _problem(prefix: str, item: ErrorDetails) -> str:
     name = prefix + "_".join(str(part) for part in item["loc"]).upper()
     return (
         f"{name}: not set; it has no default"

@@ -5,7 +5,7 @@ Only this file and lease.py access Redis.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
@@ -18,9 +18,10 @@ from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEnt
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.inputs.smoothing import Rates
 from spillway_optimizer.inputs.telemetry import Pulse, Telemetry
-from spillway_optimizer.problem.rules import of_ruleset
+from spillway_optimizer.problem.rules import RuleKey, Weights, of_ruleset
 
 _TIMEOUT_S = 2.0
+_E = TypeVar("_E", LoadBoardEntry, DemandEntry)
 
 
 def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
@@ -50,7 +51,9 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
         pairs, *replies = await pipeline.execute(raise_on_error=False)
     bad: list[str] = []
-    load, demand, unknown = {}, {}, {}
+    load: dict[str, dict[str, LoadBoardEntry]] = {}
+    demand: dict[str, dict[str, DemandEntry]] = {}
+    unknown: dict[str, dict[str, UnknownEntry]] = {}
     for c, one, two, said in zip(clusters, replies[0::4], replies[1::4], replies[3::4], strict=True):
         lost: dict[str, str] = {}
         load[c] = _board(one, LoadBoardEntry, bad, lost)
@@ -130,7 +133,7 @@ def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
 
 
 def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], NetworkEntry]:
-    network = {}
+    network: dict[tuple[str, str], NetworkEntry] = {}
     if why := _wrong_type(pairs):
         bad.append(f"network: {why}")
         return network
@@ -145,12 +148,12 @@ def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], Net
     return network
 
 
-def _board(hashed: dict[str, str], kind, bad: list[str], lost: dict[str, str]) -> dict:
+def _board(hashed: dict[str, str], kind: type[_E], bad: list[str], lost: dict[str, str]) -> dict[str, _E]:
     """Parses one board. Adds services with unreadable entries to `lost`, with the reason.
 
     These services are unknown, not without load.
     """
-    board = {}
+    board: dict[str, _E] = {}
     if why := _wrong_type(hashed):
         bad.append(f"{kind.__name__}: {why}")
         lost[names.VALUE_WHOLE_CLUSTER] = why
@@ -206,7 +209,7 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
     if not rulesets:
         return None
     newest = max(rulesets.values(), key=lambda r: r.version)
-    rules: dict = {}
+    rules: dict[RuleKey, Weights] = {}
     for ruleset in rulesets.values():
         rules |= of_ruleset(ruleset)
     versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}

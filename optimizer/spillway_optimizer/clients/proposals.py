@@ -27,8 +27,13 @@ class Proposals:
 
     async def connect(self) -> None:
         """Raises nats.errors.Error, OSError or TimeoutError if the server is away."""
-        if self._client is None or self._client.is_closed:
-            self._client = await nats_client.connect(
+        await self._connected()
+
+    async def _connected(self) -> nats.NATS:
+        """Returns the client, connected at first use. Raises as `connect` does."""
+        client = self._client
+        if client is None or client.is_closed:
+            client = self._client = await nats_client.connect(
                 self._url,
                 **self._tls,
                 inbox_prefix=self._inbox,
@@ -37,9 +42,10 @@ class Proposals:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=0.5,
             )
-            await self._ensure_stream()
+            await self._ensure_stream(client)
+        return client
 
-    async def _ensure_stream(self) -> None:
+    async def _ensure_stream(self, client: nats.NATS) -> None:
         """Creates the stream. Every proposer requests the same one.
 
         A stream that exists with another configuration is the operator's and is left unchanged.
@@ -51,19 +57,19 @@ class Proposals:
             max_age=_MAX_AGE_S,
         )
         try:
-            await self._client.jetstream().add_stream(stream)
+            await client.jetstream().add_stream(stream)
         except BadRequestError:
-            await self._client.jetstream().stream_info(names.NATS_STREAM_PROPOSALS)
+            await client.jetstream().stream_info(names.NATS_STREAM_PROPOSALS)
 
     async def publish(self, ruleset: Ruleset) -> None:
         """Publishes a ruleset. Returns once JetStream has stored it.
 
         Its id makes a repeat harmless. Raises as `connect` does.
         """
-        await self.connect()
-        if not self._client.is_connected:
+        client = await self._connected()
+        if not client.is_connected:
             raise ConnectionError("NATS is reconnecting")
-        await self._client.jetstream().publish(
+        await client.jetstream().publish(
             self._subject,
             ruleset.SerializeToString(),
             timeout=_ACK_TIMEOUT_S,

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillway_contracts import ContractError
 
@@ -14,6 +14,9 @@ from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources.errors import EXIT_INPUT, CommandError, InputError
 from spillway_optimizer.sources.told import unknown
+
+if TYPE_CHECKING:
+    from spillway_optimizer.sources.situation import Situation
 
 COMMANDS = {
     "plan": "what-if and dry run: latency, egress and rules now, by every policy and at the optimum",
@@ -68,7 +71,7 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _situation(arguments: argparse.Namespace, progress: Progress):
+def _situation(arguments: argparse.Namespace, progress: Progress) -> "Situation":
     from spillway_optimizer.sources.situation import situation
 
     told = source_arguments.read(arguments, progress)

@@ -13,6 +13,7 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, guardrails
 from spillway_contracts import topology as topology_file
 
+from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import clickhouse, live, model_file, traces
 from spillway_optimizer.sources.errors import InputError, SettingError
@@ -144,7 +145,7 @@ def _read(arguments: argparse.Namespace, path: Path, topology: Topology, progres
         return live.read(topology)
 
 
-def _of_document(source: str, telemetry, topology: Topology) -> Told:
+def _of_document(source: str, telemetry: Telemetry, topology: Topology) -> Told:
     return Told(source, telemetry, topology, model_file.as_of(telemetry))
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Callable
 
 from spillway_optimizer.sources.whatif import WhatIf
 
@@ -11,14 +12,15 @@ DEMAND, SCALE, CAPACITY = "CLUSTER[:CLASS]=RPS", "[CLUSTER=]FACTOR", "SERVICE[@C
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of what-ifs."""
     group = parser.add_argument_group("what if", "each may be given several times")
-    many = {"action": "append", "default": []}
-    group.add_argument("--demand", type=_demand, metavar=DEMAND, help="requests that enter there", **many)
-    group.add_argument("--scale", type=_scale, metavar=SCALE, help="demand times so much", **many)
-    group.add_argument("--capacity", type=_capacity, metavar=CAPACITY, help="where it saturates", **many)
-    group.add_argument("--without", type=_without, metavar="SERVICE@CLUSTER", help="it is not there", **many)
-    group.add_argument(
-        "--drain", metavar="CLUSTER", help="takes calls only where no other cluster can", **many
-    )
+
+    def many(flag: str, parse: Callable[[str], object], metavar: str, help: str) -> None:
+        group.add_argument(flag, type=parse, metavar=metavar, help=help, action="append", default=[])
+
+    many("--demand", _demand, DEMAND, "requests that enter there")
+    many("--scale", _scale, SCALE, "demand times so much")
+    many("--capacity", _capacity, CAPACITY, "where it saturates")
+    many("--without", _without, "SERVICE@CLUSTER", "it is not there")
+    many("--drain", str, "CLUSTER", "takes calls only where no other cluster can")
 
 
 def of(arguments: argparse.Namespace) -> WhatIf:

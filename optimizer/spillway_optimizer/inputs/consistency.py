@@ -79,8 +79,9 @@ def _misplaced(
     declared = {(s.name, p.cluster) for s in topology.services for p in s.placements}
     for cluster, class_id in sorted(demand_rps):
         service, running = traffic_class.parse(class_id).service, telemetry.placement.get(cluster)
-        known = bool(running) and unknown.why(service, cluster) is None
-        if known and service not in running and (service, cluster) not in declared:
+        if not running or unknown.why(service, cluster) is not None:
+            continue
+        if service not in running and (service, cluster) not in declared:
             yield Refusal(
                 Scope(Kind.CLASS, class_id),
                 f"demand: board of {cluster!r} has requests for {class_id!r}, but neither its heartbeat nor the "
@@ -124,7 +125,9 @@ def _apart(telemetry: Telemetry, now: float, max_age_s: float, unknown: Unknown)
     for cluster, board in sorted(telemetry.demand.items()):
         for class_id, entry in sorted(board.items()):
             load = telemetry.load.get(cluster, {}).get(class_id)
-            fresh = load is not None and max(now - load.at, now - entry.at) <= max_age_s
+            if load is None:
+                continue
+            fresh = max(now - load.at, now - entry.at) <= max_age_s
             fresh = fresh and unknown.why(class_id.partition(" ")[0], cluster) is None
             if fresh and entry.rps > _LEAST_RPS and entry.rps > _BOARDS_APART * load.rps:
                 yield Refusal(

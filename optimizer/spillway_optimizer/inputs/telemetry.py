@@ -24,7 +24,7 @@ class _Row:
         Raises ValueError that names the column, or ContractError for a class id that cannot be
         read.
         """
-        values = {}
+        values: dict[str, str | float] = {}
         for column in fields(cls):
             if column.name not in row:
                 if column.default is not MISSING:
@@ -36,7 +36,7 @@ class _Row:
             )
         for key in ("class_id", "source_class"):
             if key in values:
-                traffic_class.parse(values[key])
+                traffic_class.parse(str(values[key]))  # always a column of text
         return cls(**values)
 
 

@@ -84,7 +84,8 @@ class Watch:
         if trial is not None and self._moved(trial.demand_rps, sample.demand_rps):
             self.trial = trial = None
             self.recent.clear()
-        if self.hindered and self._moved(self.failed.demand_rps, sample.demand_rps):
+        failed = self.failed  # known wherever `hindered` is
+        if self.hindered and failed is not None and self._moved(failed.demand_rps, sample.demand_rps):
             self._stop_rolling_back()
         if trial is None:
             self.recent.append(sample)
@@ -137,15 +138,14 @@ class Watch:
         changes, the rollback is made as soon as it is possible.
         """
         if self.trial is not None:
-            self._failed(now, f"rolled back: {self.trial}")
-            self.failed = replace(self.failed, kept=why)
+            self._failed(now, f"rolled back: {self.trial}", kept=why)
             self.recent.clear()
         self.hindered = why
 
-    def _failed(self, now: float, why: str) -> None:
+    def _failed(self, now: float, why: str, kept: str = "") -> None:
         trial, self.trial = self.trial, None
         if trial is not None:
-            self.failed = Failed(now, trial.before, trial.after, trial.demand_rps, why)
+            self.failed = Failed(now, trial.before, trial.after, trial.demand_rps, why, kept)
             self.unfinished = trial.before
 
     def _stop_rolling_back(self) -> None:
@@ -159,12 +159,13 @@ class Watch:
         if self.trial is not None and self.trial.worse and self.may_roll_back(now):
             return self.trial.before, f"rolled back: {self.trial}"
         late = self.hindered and not self._recently_failed(now)
-        if self.unfinished is None or late or difference(in_force, self.unfinished) <= 1:
+        unfinished, failed = self.unfinished, self.failed  # never the first without the second
+        if unfinished is None or failed is None or late or difference(in_force, unfinished) <= 1:
             self._stop_rolling_back()
             return None
         if self.hindered:
-            return self.unfinished, self.failed.why
-        return self.unfinished, f"a further step of what was {self.failed.why}"
+            return unfinished, failed.why
+        return unfinished, f"a further step of what was {failed.why}"
 
     def may_roll_back(self, now: float) -> bool:
         """Returns whether the last rollback is at least `every_s` ago."""
@@ -185,7 +186,7 @@ class Watch:
             if worse.towards(candidate, in_force):
                 return f"worse than before: {trial}; the last rollback is too recent"
         failed = self.failed
-        if not self._recently_failed(now) or self._moved(failed.demand_rps, demand_rps):
+        if failed is None or not self._recently_failed(now) or self._moved(failed.demand_rps, demand_rps):
             return None
         returning = self.unfinished is not None and not self.hindered
         if not failed.towards(candidate, failed.before if returning else in_force):

@@ -115,8 +115,14 @@ def begun(
         observed = observed.add(sample.observed_ms)
         error = error.add(sample.observed_ms - sample.predicted_ms)
     margin = max(_MARGIN * observed.mean, _LEAST_MARGIN_MS)
-    judges = (Judge(_ALPHA, margin, before=one) for one in (observed, error))
-    return Trial(now, before, after, demand_rps, *judges)
+    return Trial(
+        now,
+        before,
+        after,
+        demand_rps,
+        Judge(_ALPHA, margin, before=observed),
+        Judge(_ALPHA, margin, before=error),
+    )
 
 
 def _apart(one: Weights, other: Weights) -> int:

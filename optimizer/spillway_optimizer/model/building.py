@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import Guardrails
@@ -27,6 +28,8 @@ from spillway_optimizer.problem.rules import RuleKey, Rules
 # it.
 _AMPLE_RPS = 1e9
 Capacity = Mapping[tuple[str, str], float]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
@@ -185,16 +188,22 @@ def union(problems: list[Problem]) -> Problem | None:
     """
     if len(problems) < 2:
         return problems[0] if problems else None
-    merged = {}
-    for name in ("classes", "demand_rps", "curves", "capacity_rps", "threshold_rps", "failure_ms"):
-        merged[name] = {key: value for problem in problems for key, value in getattr(problem, name).items()}
     return replace(
         problems[0],
-        **merged,
+        classes=_merged(problem.classes for problem in problems),
+        demand_rps=_merged(problem.demand_rps for problem in problems),
+        curves=_merged(problem.curves for problem in problems),
+        capacity_rps=_merged(problem.capacity_rps for problem in problems),
+        threshold_rps=_merged(problem.threshold_rps for problem in problems),
+        failure_ms=_merged(problem.failure_ms for problem in problems),
         edges=tuple(edge for problem in problems for edge in problem.edges),
         placement=frozenset().union(*(problem.placement for problem in problems)),
         constraints=_together([problem.constraints for problem in problems]),
     )
+
+
+def _merged(parts: Iterable[Mapping[_K, _V]]) -> dict[_K, _V]:
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def _together(constraints: Iterable[Constraints]) -> Constraints:
@@ -203,11 +212,11 @@ def _together(constraints: Iterable[Constraints]) -> Constraints:
     Limits of the mesh are the same in all of them. What concerns a route or class is merged.
     """
     constraints = list(constraints)
-    joined = {}
+    joined: dict[str, Any] = {}  # by field of Constraints
     for item in fields(Constraints):
         values = [getattr(one, item.name) for one in constraints]
         if isinstance(values[0], frozenset):
             joined[item.name] = frozenset().union(*values)
         elif isinstance(values[0], Mapping):
-            joined[item.name] = {key: share for value in values for key, share in value.items()}
+            joined[item.name] = _merged(values)
     return replace(constraints[0], **joined)

@@ -57,5 +57,5 @@ def _offered(
             continue
         if smoothed is not None:
             yield class_id, smoothed.get((cluster, class_id), entry.rps if entry and held else 0.0)
-        else:
+        elif entry is not None:  # always: without `smoothed`, all are on the board
             yield class_id, entry.rps

@@ -51,7 +51,7 @@ def held(
             if not (everything or lost):
                 continue
             before = now(key, in_force, near)
-            fixed = {c: before.get(c, 0.0) for c in lost}
+            fixed: Shares = {c: before.get(c, 0.0) for c in lost}
             if everything or sum(fixed.values()) > _WHOLE:
                 fixed = before
                 if key not in in_force and before:

@@ -109,14 +109,16 @@ def measured(fresh: Measured | None, memory: Measured | None, about_ms: float, n
 
     What is remembered does not count where the fresh measurement contradicts it.
     """
-    new = None if fresh is None else fresh.variance(about_ms)
-    only_fresh = Mean() if new is None else Mean(fresh.mean_ms, 1 / new, new)
+    only_fresh, new = Mean(), 0.0
+    if fresh is not None:
+        new = fresh.variance(about_ms)
+        only_fresh = Mean(fresh.mean_ms, 1 / new, new)
     if memory is None:
         return only_fresh
     chance = memory.variance(about_ms)
     drift = _DRIFT_PER_SQRT_HOUR**2 * max(now - memory.at, 0.0) / 3600
     old = max(chance, (_SYSTEMATIC * memory.mean_ms) ** 2) + drift * memory.mean_ms**2
-    if new is None:
+    if fresh is None:
         return Mean(memory.mean_ms, 1 / old, chance)
     if abs(fresh.mean_ms - memory.mean_ms) > _CONTRADICTS * math.sqrt(new + old):
         return only_fresh

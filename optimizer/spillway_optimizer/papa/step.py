@@ -6,8 +6,8 @@ Signs: the formulas printed in the paper are garbled. Discrepancy d = (expected 
 positive where a destination is faster than predicted. So over-performers have d >= mean, and weight
 leaves the others:
 
-    w' = w - gamma * (mean - d) / S_U   for d <  mean,   S_U = sum over under-performers of (mean - d)
-    w' = w + gamma * (d - mean) / S_O   for d >= mean,   S_O = sum over over-performers of (d - mean)
+    w' = w - gamma * (mean - d) / S_U   for d <  mean, S_U = sum over under-performers of (mean - d)
+    w' = w + gamma * (d - mean) / S_O   for d >= mean, S_O = sum over over-performers of (d - mean)
 
 S_U = S_O, so the sum of the weights does not change.
 """

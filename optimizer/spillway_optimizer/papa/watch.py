@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
+from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 
 from spillway_optimizer import ProblemError
@@ -31,7 +32,13 @@ class Watch:
     """
 
     def __init__(
-        self, settings: Papa, topology: Topology, redis, reader: Reader, lease: Lease, stop: asyncio.Event
+        self,
+        settings: Papa,
+        topology: Topology,
+        redis: Redis,
+        reader: Reader,
+        lease: Lease,
+        stop: asyncio.Event,
     ):
         self._settings, self._topology, self._redis = settings, topology, redis
         self._reader, self._lease, self._stop = reader, lease, stop

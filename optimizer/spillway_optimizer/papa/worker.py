@@ -6,6 +6,7 @@ import time
 import uuid
 from dataclasses import replace
 
+from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 
@@ -39,7 +40,11 @@ _LOG = logging.getLogger(__name__)
 class Worker:
     """Runs PAPA, one step at a time. Its state is the checkpoint, which is also stored in Redis."""
 
-    def __init__(self, settings: Papa, topology: Topology, redis, history: History, proposals: Proposals):
+    watch: Watch  # exists from the start of `run`
+
+    def __init__(
+        self, settings: Papa, topology: Topology, redis: Redis, history: History, proposals: Proposals
+    ):
         self.settings, self.topology, self.redis, self.proposals = settings, topology, redis, proposals
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self.history = history
@@ -54,7 +59,11 @@ class Worker:
             sigma=settings.papa_sigma,
         )
         self.checkpoint: Checkpoint | None = None
-        self.watch: Watch | None = None
+
+    @property
+    def _loaded(self) -> Checkpoint:
+        assert self.checkpoint is not None  # every iteration begins by loading it
+        return self.checkpoint
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when a server is away."""
@@ -104,29 +113,27 @@ class Worker:
         """
         if self.checkpoint is None:
             self.checkpoint = await self._load()
-        if self.checkpoint.trial is not None:
+        if self._loaded.trial is not None:
             await self._roll_back(
-                self.checkpoint.trial, None, "PAPA was interrupted before it could judge this step"
+                self._loaded.trial, None, "PAPA was interrupted before it could judge this step"
             )
             return
-        for trial in self.checkpoint.parked.values():
+        for parked in self._loaded.parked.values():
             await self._roll_back(
-                trial, None, "a destination was unknown when this step was to be rolled back"
+                parked, None, "a destination was unknown when this step was to be rolled back"
             )
-        in_force = await self.watch.complete(self.checkpoint.rules)
+        in_force = await self.watch.complete(self._loaded.rules)
         before = await self.watch.measure(in_force)
         self._restart(in_force.rules, before)
         trial = await self._choose(in_force.rules, before)
         if trial is None:
-            await self._save(self.checkpoint)
-            self.states.say(
-                "papa", f"{len(self.checkpoint.progress.converged)} rules converged; nothing to do"
-            )
+            await self._save(self._loaded)
+            self.states.say("papa", f"{len(self._loaded.progress.converged)} rules converged; nothing to do")
             return
         await self._step(in_force, trial, before)
 
     def _restart(self, rules: Rules, now: Measurement) -> None:
-        c = self.checkpoint
+        c = self._loaded
         progress = c.progress
         if c.rules is not None:
             progress = restart(progress, c.rules, rules, c.latency_ms, now.latency_ms, self.parameters)
@@ -138,9 +145,9 @@ class Worker:
         Skips rules that wait for their rollback, and rules whose step would send more to a
         destination that is unknown.
         """
-        left = {key: weights for key, weights in rules.items() if key not in self.checkpoint.parked}
+        left = {key: weights for key, weights in rules.items() if key not in self._loaded.parked}
         while key := choose(
-            left, before.observations, before.rule_rps, self.checkpoint.progress, self.parameters
+            left, before.observations, before.rule_rps, self._loaded.progress, self.parameters
         ):
             weights = left.pop(key)
             d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
@@ -157,7 +164,7 @@ class Worker:
         self.states.say("papa", f"trying {key} {weights} -> {after}")
         # Saved before it is published, so that a restart after a crash finds the step and rolls it
         # back.
-        await self._save(replace(self.checkpoint, trial=trial))
+        await self._save(replace(self._loaded, trial=trial))
         await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
         try:
             ruleset = await self.watch.until(lambda now: _weights(now, key) == _positive(after))
@@ -170,19 +177,19 @@ class Worker:
             verdict is Verdict.BETTER and result.failed_share <= before.failed_share + _FAILED_SHARE_SLACK
         )
         gaps = f"{verdict.value} after {len(result.objectives_ms)} windows; {gaps}"
-        progress = judge(self.checkpoint.progress, key, improved, self.parameters)
+        progress = judge(self._loaded.progress, key, improved, self.parameters)
         if improved:
             self._row(trial, result.objective_ms, "kept", gaps, ruleset.ruleset_id)
-            kept = self.checkpoint.ended(key, _positive(after))
+            kept = self._loaded.ended(key, _positive(after))
             await self._save(replace(kept, progress=progress, latency_ms=result.latency_ms))
             return
-        self.checkpoint = replace(self.checkpoint, progress=progress)
+        self.checkpoint = replace(self._loaded, progress=progress)
         if not await self._roll_back(trial, result.objective_ms, gaps):
             # Others have changed the rule, so the measurement no longer applies to it.
-            await self._save(replace(self.checkpoint, progress=without(progress, {key})))
+            await self._save(replace(self._loaded, progress=without(progress, {key})))
         elif key in progress.converged:
-            why = f"{self.parameters.theta} attempts in a row without improvement"
-            self._row(trial, result.objective_ms, "converged", why, ruleset.ruleset_id)
+            reason = f"{self.parameters.theta} attempts in a row without improvement"
+            self._row(trial, result.objective_ms, "converged", reason, ruleset.ruleset_id)
 
     async def _judge(self, ruleset: InForce, before: Measurement) -> tuple[Verdict, Measurement]:
         """Takes samples until the sequential test decides.
@@ -208,17 +215,17 @@ class Worker:
         in_force = await self.watch.complete(settled=False)
         key, before, after = trial.key, _positive(trial.before), _positive(trial.after)
         if _weights(in_force, key) != after:
-            await self._save(self.checkpoint.ended(key, None))
+            await self._save(self._loaded.ended(key, None))
             return False
         if reason := await self._gained(key, trial.after, trial.before):
             self.states.say("unknown", f"the rollback of {key} waits: {reason}")
-            await self._save(self.checkpoint.ended(key, after, trial))
+            await self._save(self._loaded.ended(key, after, trial))
             return True
         await self._publish(in_force, key, trial.before, "PAPA: rolled back, no improvement was observed")
         await self.watch.until(lambda now: _weights(now, key) == before)
         after_ms = float("nan") if objective_ms is None else objective_ms
         self._row(trial, after_ms, "rolled_back", why, in_force.ruleset_id)
-        await self._save(self.checkpoint.ended(key, before))
+        await self._save(self._loaded.ended(key, before))
         return True
 
     async def _gained(self, key: RuleKey, before: Weights, after: Weights) -> str | None:
@@ -244,9 +251,9 @@ class Worker:
             return
         self._row(trial, float("nan"), "superseded", why, in_force.ruleset_id if in_force else "")
         if in_force is not None and _weights(in_force, trial.key) != _positive(trial.after):
-            await self._save(replace(self.checkpoint, trial=None))
+            await self._save(replace(self._loaded, trial=None))
 
-    async def _publish(self, in_force: InForce, key: RuleKey, weights, why: str) -> None:
+    async def _publish(self, in_force: InForce, key: RuleKey, weights: Weights, why: str) -> None:
         now = time.time()
         ruleset_id = str(uuid.uuid4())
         ruleset = adjusted(
@@ -302,5 +309,5 @@ def _weights(in_force: InForce, key: RuleKey) -> dict[str, int] | None:
     return None if weights is None else dict(weights)
 
 
-def _positive(weights) -> dict[str, int]:
+def _positive(weights: Weights) -> dict[str, int]:
     return {cluster: weight for cluster, weight in weights.items() if weight > 0}

@@ -3,6 +3,7 @@
 Axes: K classes (callers before callees), S services, E edges, C clusters.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -63,7 +64,7 @@ class Layout:
         ).reshape(len(classes), len(clusters))
         graph = Graph(clusters, classes, services, class_service, source, target, out_edges)
         bounds = reach(problem, graph, placed.reshape(shape), np.isfinite(rtt), demand)
-        wait, hop_wait = _waits(problem, graph, ratio, demand, bounds.closed.all(axis=1))
+        wait, hop_wait = _waits(problem, graph, ratio, demand, np.all(bounds.closed, axis=1))
         return cls(
             clusters=clusters,
             classes=classes,
@@ -113,7 +114,7 @@ class Layout:
         return found
 
 
-def _failure(problem: Values, classes, clusters) -> np.ndarray:
+def _failure(problem: Values, classes: tuple[str, ...], clusters: tuple[str, ...]) -> np.ndarray:
     costs = [[problem.failure_ms.get((k, c), 0.0) for c in clusters] for k in classes]
     return np.array(costs, dtype=float).reshape(len(classes), len(clusters))
 
@@ -122,13 +123,13 @@ def _index(names: tuple[str, ...]) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def _pairs(clusters, values, default: float) -> np.ndarray:
+def _pairs(clusters: tuple[str, ...], values: Mapping[tuple[str, str], float], default: float) -> np.ndarray:
     return np.array(
         [[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float
     )
 
 
-def _egress(problem: Values, clusters) -> np.ndarray:
+def _egress(problem: Values, clusters: tuple[str, ...]) -> np.ndarray:
     """[E, from, to] US dollars per call.
 
     Request bytes leave the caller's cluster and response bytes the callee's. Each has its own
@@ -141,7 +142,9 @@ def _egress(problem: Values, clusters) -> np.ndarray:
     return there[:, None, None] * price + back[:, None, None] * price.T
 
 
-def _waits(problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray) -> tuple:
+def _waits(
+    problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns wait [K] and hop_wait [E]: the wait shares multiplied along the call path.
 
     A class with several callers gets the mean of theirs, weighted by volume. This is an

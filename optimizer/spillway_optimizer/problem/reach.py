@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.problem.constraints import Route, held_floor, shift_floor, with_local
+from spillway_optimizer.problem.constraints import Route, Shares, held_floor, shift_floor, with_local
 from spillway_optimizer.problem.values import Values
 
 
@@ -71,7 +71,8 @@ class _Rules:
             if destination in self.column:
                 self.denied.setdefault((source, class_id), []).append(self.column[destination])
         self.pinned = dict(problem.constraints.pinned)
-        self.graph, self.notes = graph, []
+        self.graph = graph
+        self.notes: list[str] = []
 
     def apply(self, e: int, usable: np.ndarray) -> np.ndarray:
         """Returns what pins and denials leave usable of the rows [from, to] of edge `e`.
@@ -100,7 +101,9 @@ class _Rules:
         return usable
 
 
-def _complete(graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rules | None) -> tuple:
+def _complete(
+    graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rules | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns usable [E, C, C], and the edges [E] that denials close everywhere.
 
     Callees come last in the order of classes, so the walk is backwards. A class can be completed in
@@ -177,7 +180,7 @@ def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floo
     return free
 
 
-def _row(column: dict[str, int], shares) -> np.ndarray:
+def _row(column: dict[str, int], shares: Shares) -> np.ndarray:
     row = np.zeros(len(column))
     for cluster, share in shares.items():
         if cluster in column:

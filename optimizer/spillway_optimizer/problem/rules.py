@@ -141,7 +141,7 @@ def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
         for i in np.flatnonzero(layout.usable[edges].any(axis=(0, 2))):
             key = RuleKey(layout.clusters[i], layout.services[s], layout.classes[k])
             if key in problem.constraints.pinned:
-                shares[edges, i] = _pinned(layout, problem.constraints.pinned[key], edges[0], i)
+                shares[edges, i] = _pinned(layout, problem.constraints.pinned[key], edges[0], int(i))
                 continue
             weights = rules.get(key)
             if weights is None and key in problem.constraints.unruled and not layout.free[edges[0], i].any():

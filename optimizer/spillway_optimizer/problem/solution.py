@@ -99,7 +99,9 @@ def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarr
     idle = total <= _NOISE_RPS
     shares = kept / np.where(idle, np.inf, total)[:, :, None]
     empty = layout.usable.any(axis=2) & idle
-    cost = marginal_ms(problem, load) if empty.any() else None
+    if not empty.any():
+        return shares
+    cost = marginal_ms(problem, load)
     for e, i in zip(*np.nonzero(empty), strict=True):
         hops = hop_ms(problem, e, cost[layout.edge_target[e]])[i]
         shares[e, i] = layout.floor[e, i]

@@ -8,7 +8,6 @@ last change must still persist for some time. Otherwise, a fluctuating input wou
 time. Only rules that break a constraint are replaced without any waiting.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -87,32 +86,34 @@ def decide(
 
     if memory.policy != policy:
         return propose(f"policy {policy!r} after {memory.policy!r}")
-    if any(key not in memory.own for key in candidate):
+    own, intended = _proposed(memory)
+    if any(key not in own for key in candidate):
         kept = _with_new(memory, candidate, problem, least_bad, thresholds, now)
         return propose("new routes") if kept is None else kept
-    if _fitting(problem, memory.intended) is None:
+    if _fitting(problem, intended) is None:
         return propose("a destination in force can no longer serve")
     # Check all intended rules: one that the candidate no longer has may be denied by now.
-    broken = [] if _operators(in_force) else verify(problem, memory.intended, least_bad, LIMIT_SLACK)
+    broken = [] if _operators(in_force) else verify(problem, intended, least_bad, LIMIT_SLACK)
     if broken:
         return propose(f"rules in force break a constraint: {broken[0]}")
     # Drop rules of routes that the problem no longer has.
-    memory = replace(memory, intended={key: memory.intended[key] for key in candidate})
-    moved = difference(memory.own, candidate)
+    intended = {key: intended[key] for key in candidate}
+    memory = replace(memory, intended=intended)
+    moved = difference(own, candidate)
     pays = moved > thresholds.min_weight_change
     if pays:
-        gain = _gain(problem, memory.own, candidate) if minimises else 1.0
+        gain = _gain(problem, own, candidate) if minimises else 1.0
         pays = gain >= thresholds.min_gain
         sure = urgent or gain >= thresholds.sure_gain
         if pays and confirmed(memory, candidate, moved, sure, thresholds, now):
             return propose(f"a weight differs by {moved / TOTAL:.1%}")
     memory = pending(memory, candidate, moved, now) if pays else replace(memory, pending=None)
-    if not _holds(memory.intended, in_force):
-        return _renewed(memory, "rules in force are not those proposed", now)
+    if not _holds(intended, in_force):
+        return _renewed(memory, intended, "rules in force are not those proposed", now)
     if due(memory, thresholds, now):
-        return _renewed(memory, "renewal", now)
+        return _renewed(memory, intended, "renewal", now)
     why = "a change that pays waits to be seen again" if pays else "no weight differs enough"
-    return Decision(Action.WAIT, memory.intended, why, memory)
+    return Decision(Action.WAIT, intended, why, memory)
 
 
 def renewal(
@@ -131,15 +132,23 @@ def renewal(
     if memory.policy is None or memory.intended is None:
         return None
     memory = _adopt(memory, memory.policy, in_force, now)
-    if verify(problem, memory.intended, least_bad, LIMIT_SLACK):
+    _, intended = _proposed(memory)
+    if verify(problem, intended, least_bad, LIMIT_SLACK):
         return None
     if not due(memory, thresholds, now):
-        return Decision(Action.WAIT, memory.intended, "a renewal is not due", memory)
-    return _renewed(memory, "renewal", now)
+        return Decision(Action.WAIT, intended, "a renewal is not due", memory)
+    return _renewed(memory, intended, "renewal", now)
 
 
-def _renewed(memory: Memory, why: str, now: float) -> Decision:
-    return Decision(Action.RENEW, memory.intended, why, replace(memory, published_at=now))
+def _renewed(memory: Memory, intended: Rules, why: str, now: float) -> Decision:
+    return Decision(Action.RENEW, intended, why, replace(memory, published_at=now))
+
+
+def _proposed(memory: Memory) -> tuple[Rules, Rules]:
+    """Returns the rules that a memory with a policy has proposed, and those it intends."""
+    # A memory gets its policy together with both.
+    assert memory.own is not None and memory.intended is not None
+    return memory.own, memory.intended
 
 
 def _with_new(
@@ -156,13 +165,14 @@ def _with_new(
     next solves must confirm. Returns None if neither holds, or if the combined rules break a
     constraint.
     """
-    kept = {key: memory.intended.get(key, rule) for key, rule in candidate.items()}
-    moved = difference(memory.own, candidate)
+    last, intended = _proposed(memory)
+    kept = {key: intended.get(key, rule) for key, rule in candidate.items()}
+    moved = difference(last, candidate)
     same = moved <= thresholds.min_weight_change
     if not (same or takes_back(memory, candidate, moved)) or verify(problem, kept, least_bad, LIMIT_SLACK):
         return None
-    own = {key: rule if same else memory.own.get(key, rule) for key, rule in candidate.items()}
-    before = memory.own if same else memory.before
+    own = {key: rule if same else last.get(key, rule) for key, rule in candidate.items()}
+    before = last if same else memory.before
     known = Memory(memory.policy, own, kept, now, before)
     return Decision(Action.PROPOSE, kept, "new routes", known if same else pending(known, candidate, 0, now))
 
@@ -180,7 +190,8 @@ def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) ->
         alive = in_force.routing(now) == in_force.rules != {}
         return Memory(policy, in_force.rules, in_force.rules, _NEVER) if ours and alive else memory
     papas = in_force.changed_by(Origin.ORIGIN_PAPA, memory.base)
-    return replace(memory, intended={**memory.intended, **papas})
+    _, intended = _proposed(memory)
+    return replace(memory, intended={**intended, **papas})
 
 
 def _operators(in_force: InForce | None) -> bool:
@@ -188,7 +199,7 @@ def _operators(in_force: InForce | None) -> bool:
     return in_force is not None and in_force.origin == Origin.ORIGIN_OPERATOR
 
 
-def _fitting(problem: Problem, rules: Mapping) -> Rules | None:
+def _fitting(problem: Problem, rules: Rules) -> Rules | None:
     """Returns the rules, or None if they do not fit the problem."""
     try:
         to_shares(problem, rules)

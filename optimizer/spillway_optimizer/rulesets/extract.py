@@ -18,7 +18,7 @@ from spillway_optimizer.policies.projection import Projected, project
 from spillway_optimizer.problem.constraints import Route, Shares
 from spillway_optimizer.problem.objective import Evaluation, evaluate, evaluate_shares, marginal_ms, propagate
 from spillway_optimizer.problem.problem import Problem
-from spillway_optimizer.problem.rules import RuleKey, Rules, of_pin, rounded, routes, to_shares
+from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_pin, rounded, routes, to_shares
 from spillway_optimizer.problem.solution import Solution
 from spillway_optimizer.rulesets.reasons import reason
 
@@ -142,6 +142,7 @@ def assembled(
     rules = [*(rule for part in parts for rule in part.rules), *held]
     known = {_key(rule) for rule in rules}
     rules += [_idle_pin(RuleKey(*key), pin) for key, pin in pinned.items() if key not in known]
+    rules.sort(key=_key)
     ruleset = Ruleset(
         id=stamp.ruleset_id,
         origin=stamp.origin,
@@ -150,7 +151,7 @@ def assembled(
         policy=stamp.policy,
         input_window=InputWindow(id=stamp.window.id),
         predicted=predicted([part.evaluation for part in parts]),
-        rules=sorted(rules, key=_key),
+        rules=rules,
         traffic_classes=[traffic_class.parse(class_id) for class_id in classes],
     )
     ruleset.input_window.start.FromMilliseconds(round(stamp.window.start * 1000))
@@ -197,7 +198,7 @@ class _Pricing:
         """
         return key[1:] in self.edges and key.source_cluster in self.problem.clusters
 
-    def rule(self, key: RuleKey, weights) -> Rule:
+    def rule(self, key: RuleKey, weights: Weights) -> Rule:
         layout = self.problem.layout
         edges, i = self.edges[key[1:]], layout.clusters.index(key.source_cluster)
         k = int(layout.edge_target[edges[0]])

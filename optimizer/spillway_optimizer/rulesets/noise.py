@@ -78,13 +78,13 @@ def _nearest(layout: Layout, e: int, i: int) -> int:
 def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
     """Returns the rules whose gain is within its noise."""
     layout = problem.layout
-    shares = [to_shares(problem, rules) for rules in (before, after)]
-    load = sum(propagate(layout, some)[1] for some in shares) / 2
-    cost = sum(marginal(problem, some).total() for some in shares) / 2
-    noise = _noise(layout, sum(shares) / 2)
+    old, new = to_shares(problem, before), to_shares(problem, after)
+    load = (propagate(layout, old)[1] + propagate(layout, new)[1]) / 2
+    cost = (marginal(problem, old).total() + marginal(problem, new).total()) / 2
+    noise = _noise(layout, (old + new) / 2)
     found = set()
     for (s, k), edges in routes(problem).items():
-        moved = shares[0][edges[0]] - shares[1][edges[0]]  # [from, to]
+        moved = old[edges[0]] - new[edges[0]]  # [from, to]
         gain, error = np.zeros(len(layout.clusters)), np.zeros(len(layout.clusters))
         for e in edges:
             # A route without calls is treated as having one request per second.

@@ -9,6 +9,8 @@ capacities of 1000 requests per second, Waterfall's thresholds of 900 (the paper
 these panels), the loads of figure 3, and the round trips at which figure 2 is evaluated.
 """
 
+from collections.abc import Mapping
+
 from spillway_optimizer.problem.problem import Curve, Problem
 from spillway_optimizer.scenarios.build import GCP, GCP_RTT_MS, assemble, chain
 
@@ -21,7 +23,9 @@ _CAPACITY = {"gateway": 1e5, "frontend": 1000.0, "backend": 1000.0}
 _THRESHOLD = {"gateway": 1e5, "frontend": 900.0, "backend": 900.0}
 
 
-def _linear(clusters: tuple[str, ...], rtt_ms, load: dict[str, float]) -> Problem:
+def _linear(
+    clusters: tuple[str, ...], rtt_ms: Mapping[tuple[str, str], float], load: Mapping[str, float]
+) -> Problem:
     return assemble(
         clusters,
         rtt_ms,

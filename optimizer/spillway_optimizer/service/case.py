@@ -73,7 +73,15 @@ class Case:
     @property
     def proposes(self) -> bool:
         """Whether new rules, or a rollback, are proposed."""
-        return self.decision is not None and self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
+        return self.proposal is not None
+
+    @property
+    def proposal(self) -> tuple[Decision, Priced] | None:
+        """New rules or a rollback that are proposed: the decision, and its rules priced."""
+        if self.decision is None or self.part is None:
+            return None
+        changes = self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
+        return (self.decision, self.part) if changes else None
 
     def said(self) -> tuple[str, ...]:
         """Returns the refusal, if any, and the notes, without duplicates."""
@@ -113,11 +121,11 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
         least_bad=best.evaluation,
     )
     if decision.action is Action.PROPOSE:
-        decision = _unless_tried(decision, model, solved, around)
+        decision = _unless_tried(decision, solved, around)
     wrong = verify(problem, decision.rules, best.evaluation, decision.slack)
     if wrong:
         return refused(model, f"{UnverifiedError.__name__}: {'; '.join(wrong)}", around, solved)
-    return _decided(model, decision, around, solved)
+    return _decided(model, problem, decision, around, solved)
 
 
 def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
@@ -132,40 +140,35 @@ def _now(problem: Problem, around: Circumstances) -> Evaluation | None:
         return None
 
 
-def _unless_tried(
-    decision: Decision, model: ApplicationModel, solved: Solved, around: Circumstances
-) -> Decision:
+def _unless_tried(decision: Decision, solved: Solved, around: Circumstances) -> Decision:
     """Returns the decision, or a renewal if the new rules were worse when tried before.
 
     The previous rules are renewed only if they may stay in force.
     """
-    why = around.again(decision.rules, float(model.problem.layout.demand.sum()))
+    problem = solved.problem
+    why = around.again(decision.rules, float(problem.layout.demand.sum()))
     if why is None:
         return decision
-    kept = renewal(
-        around.memory, model.problem, around.in_force, solved.least_bad, around.now, around.thresholds
-    )
+    kept = renewal(around.memory, problem, around.in_force, solved.least_bad, around.now, around.thresholds)
     return decision if kept is None else replace(kept, reason=why)
 
 
 def rolled_back(
-    case: Case, model: ApplicationModel, around: Circumstances, before: Rules, why: str
+    decided: Rules, solved: Solved, model: ApplicationModel, around: Circumstances, before: Rules, why: str
 ) -> Case | str:
-    """Returns the case with the rules of `before` a change.
+    """Returns the case with the rules of `before` a change, instead of those `decided`.
 
     If not all weights may move at once, it contains a step towards them. Returns the reason as text
     if these rules may not be in force any more.
     """
-    model = replace(model, problem=case.solved.problem)
-    most = model.problem.constraints.max_shift
-    rules = {
-        key: stepped(weights, before.get(key, weights), most) for key, weights in case.decision.rules.items()
-    }
-    wrong = verify(model.problem, rules, case.solved.least_bad, LIMIT_SLACK)
+    problem = solved.problem
+    most = problem.constraints.max_shift
+    rules = {key: stepped(weights, before.get(key, weights), most) for key, weights in decided.items()}
+    wrong = verify(problem, rules, solved.least_bad, LIMIT_SLACK)
     if wrong:
         return "; ".join(wrong)[:_MOST_REASON]
     memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)
-    return _decided(model, Decision(Action.ROLL_BACK, rules, why, memory), around, case.solved)
+    return _decided(model, problem, Decision(Action.ROLL_BACK, rules, why, memory), around, solved)
 
 
 def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:
@@ -180,7 +183,7 @@ def refused(model: ApplicationModel, why: str, around: Circumstances, solved: So
             around.memory, model.problem, around.in_force, least_bad, around.now, around.thresholds
         )
         if decision is not None:
-            return replace(_decided(model, decision, around, solved), refusal=why)
+            return replace(_decided(model, model.problem, decision, around, solved), refusal=why)
     case = _held(model, dict.fromkeys(around.rules, why), around)
     return replace(case, solved=solved, notes=model.notes, refusal=why)
 
@@ -202,16 +205,20 @@ def _held(model: ApplicationModel, whys: Mapping[RuleKey, str], around: Circumst
 
 
 def _decided(
-    model: ApplicationModel, decision: Decision, around: Circumstances, solved: Solved | None
+    model: ApplicationModel,
+    problem: Problem,
+    decision: Decision,
+    around: Circumstances,
+    solved: Solved | None,
 ) -> Case:
-    part = priced(model.problem, decision.rules)
+    part = priced(problem, decision.rules)
     kept = (key for key in around.rules if key[1:] in model.kept)
     whys = {**dict.fromkeys(kept, "its calls cannot be modelled"), **around.idle}
     notes = [
         *model.notes,
         *_idle_notes(around.idle),
-        *model.problem.layout.notes,
-        *exceeded(model.problem, part.evaluation),
+        *problem.layout.notes,
+        *exceeded(problem, part.evaluation),
     ]
     return Case(
         model.name,

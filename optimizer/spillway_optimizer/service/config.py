@@ -75,6 +75,7 @@ ClickHouseUrl = Annotated[str, AfterValidator(clickhouse_url)]
 class Servers(Redis, ClickHouseWire, NatsWire):
     """Settings of every long-running role."""
 
+    model_config = SettingsConfigDict(validate_default=True)  # as NatsWire's
     topology: Path
     clickhouse_url: ClickHouseUrl
     nats_url: str

@@ -7,10 +7,11 @@ from dataclasses import replace
 from redis.asyncio import Redis
 
 from spillway_optimizer.clients import hot
-from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.solution import Policy
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solvers.fast import Fast
 
 
 class Following:
@@ -50,11 +51,10 @@ class Following:
 
         `share`: the application's share of the time for all solves.
         """
-        kind = REGISTRY[self.name]
         router = self._routers.get(application)
         if router is None:
-            router = self._routers[application] = kind(self._stop) if self.name == SPILLWAY else kind()
-        if self.name == SPILLWAY:
+            router = self._routers[application] = REGISTRY[self.name]()
+        if isinstance(router, Fast):
             router.stop = replace(self._stop, seconds=self._stop.seconds * share)
         return router
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
 
@@ -33,7 +34,7 @@ class Service:
     """The running optimizer. Its state: when to solve next, and the inputs of the last solve."""
 
     def __init__(
-        self, settings: Optimizer, topology: Topology, redis, history: History, proposals: Proposals
+        self, settings: Optimizer, topology: Topology, redis: Redis, history: History, proposals: Proposals
     ):
         self.settings, self.redis, self.proposals = settings, redis, proposals
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
@@ -55,7 +56,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when Redis is away."""
         exposition = metrics.exposition("optimizer", self.states, self.lease)
-        self.health = Health(self.settings.health_listen, self.states.counters, exposition)
+        health = self.health = Health(self.settings.health_listen, self.states.counters, exposition)
         try:
             while not stop.is_set():
                 try:
@@ -69,6 +70,7 @@ class Service:
                     pass
         finally:
             await self._close()
+            health.close()
 
     async def _close(self) -> None:
         if self._warming is not None:
@@ -83,7 +85,6 @@ class Service:
                     await ending
             except (*NATS_AWAY, *REDIS_AWAY):
                 pass
-        self.health.close()
 
     async def _tick(self) -> None:
         if not self.reader.ready and self.lease.token is None:

@@ -101,8 +101,8 @@ def note_solve(states: States, at: float, cases: Sequence[Case], budget: float |
     if not solved:
         return
     gauges["solve_seconds",] = sum(one.duration_ms for one in solved) / 1000
-    gaps = [one.solution.relative_gap for one in solved]
-    _set(states, "solve_relative_gap", None if None in gaps else max(gaps))
+    gaps = [gap for one in solved if (gap := one.solution.relative_gap) is not None]
+    _set(states, "solve_relative_gap", max(gaps) if len(gaps) == len(solved) else None)
     _set(states, "egress_budget_usd_per_hour", budget)
     evaluations = [case.part.evaluation for case in cases if case.part is not None]
     if evaluations:

@@ -9,6 +9,7 @@ from spillway_optimizer.clients.history import History
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.rulesets.decide import Action
 from spillway_optimizer.service.case import Case
@@ -76,9 +77,10 @@ class Outcomes:
 
         `published`: the id of the ruleset, or '' if none was published.
         """
+        proposal = case.proposal
         outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
         if published:
-            outcome = case.decision.action.value if case.proposes else Action.RENEW.value
+            outcome = proposal[0].action.value if proposal else Action.RENEW.value
             reason = reason if case.wants and case.decision else "renewal"
             if not (case.part or case.held):
                 outcome, reason = "refused", case.refusal or ""
@@ -92,16 +94,19 @@ class Outcomes:
         self.record(run, case, outcome, reason, published if outcome != "refused" else "")
         if outcome != "refused":
             self._states.counters[outcome] += 1
-        if case.proposes and published:
-            self._log(run, case, reason, published)
+        if proposal and published:
+            decision, part = proposal
+            self._log(run, case, decision.action, part.evaluation, reason, published)
 
-    def _log(self, run: Run, case: Case, reason: str, published: str) -> None:
-        e, solved = case.part.evaluation, case.solved
+    def _log(self, run: Run, case: Case, action: Action, e: Evaluation, reason: str, published: str) -> None:
+        solved = case.solved
+        # New rules and rollbacks come from a solution, and `judged` computes what they lose.
+        assert solved is not None and solved.loss is not None
         _LOG.info(
             "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
             "merging and %.2e by rounding",
             *(
-                case.decision.action.value,
+                action.value,
                 published,
                 case.name,
                 run.occasion.policy,

@@ -69,31 +69,33 @@ def _solved(problem: Problem, router: Callable[[], Policy]) -> Solved | Failed:
 def _within(problems: Mapping[str, Problem], routers: Routers) -> dict[str, Solved | Failed]:
     """Solves all applications together within their common egress budget."""
     whole = union(list(problems.values()))
+    assert whole is not None  # there are several problems
+    budget = whole.constraints.egress_usd_per_hour
+    assert budget is not None  # the budget is the mesh's, so every problem has it
     solved = _solved(whole, partial(routers, _TOGETHER, 1.0))
     if isinstance(solved, Failed):
         # Solve each by itself, within a part of the budget in proportion to its demand.
         total = sum(float(problem.layout.demand.sum()) for problem in problems.values())
         parts = {name: float(p.layout.demand.sum()) / max(total, 1e-9) for name, p in problems.items()}
-        budget = whole.constraints.egress_usd_per_hour
         return _apart({name: _budgeted(p, parts[name] * budget) for name, p in problems.items()}, routers)
-    return _parted(problems, solved)
+    return _parted(problems, solved, budget)
 
 
 def _budgeted(problem: Problem, usd_per_hour: float) -> Problem:
     return replace(problem, constraints=replace(problem.constraints, egress_usd_per_hour=usd_per_hour))
 
 
-def _parted(problems: Mapping[str, Problem], solved: Solved) -> dict[str, Solved | Failed]:
+def _parted(problems: Mapping[str, Problem], solved: Solved, budget: float) -> dict[str, Solved | Failed]:
     """Splits the solution of the union by application.
 
-    The unused part of the budget is distributed in proportion to egress.
+    The unused part of the budget, USD per hour, is distributed in proportion to egress.
     """
     flows, first = {}, 0
     for name, problem in problems.items():
         flows[name] = solved.solution.flows[first : first + len(problem.edges)]
         first += len(problem.edges)
     egress = {name: evaluate(p, flows[name]).egress_usd_per_hour for name, p in problems.items()}
-    paid, budget = sum(egress.values()), solved.problem.constraints.egress_usd_per_hour
+    paid = sum(egress.values())
     left = max(budget - paid, 0.0)
     found: dict[str, Solved | Failed] = {}
     for name, problem in problems.items():

@@ -104,8 +104,8 @@ def _solution(solved: Solved | None) -> dict[str, Any]:
     solution, loss = (solved.solution, solved.loss) if solved else (None, None)
     return {
         "solution_usd_per_hour": solution.evaluation.usd_per_hour if solution else _NAN,
-        "bound_usd_per_hour": _known(solution and solution.bound_usd_per_hour),
-        "relative_gap": _known(solution and solution.relative_gap),
+        "bound_usd_per_hour": _known(solution.bound_usd_per_hour if solution else None),
+        "relative_gap": _known(solution.relative_gap if solution else None),
         "merging_loss": loss.merging if loss else _NAN,
         "rounding_loss": loss.rounding if loss else _NAN,
         "binding": list(solution.binding) if solution else [],

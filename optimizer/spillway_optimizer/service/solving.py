@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from nats.errors import MaxPayloadError
+from redis.asyncio import Redis
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
@@ -33,8 +34,8 @@ from spillway_optimizer.model.failures import Successes
 from spillway_optimizer.model.model import ApplicationModel, Limits, Model, Window, build
 from spillway_optimizer.problem.rules import Rules
 from spillway_optimizer.process.logs import States
-from spillway_optimizer.rulesets.decide import Action
-from spillway_optimizer.rulesets.extract import Stamp, UnverifiedError, assembled
+from spillway_optimizer.rulesets.decide import Action, Decision
+from spillway_optimizer.rulesets.extract import Priced, Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
 from spillway_optimizer.rulesets.lost_rules import LostRules
 from spillway_optimizer.service import metrics
@@ -57,6 +58,7 @@ from spillway_optimizer.service.solves import Occasion, Solved
 from spillway_optimizer.service.triggers import Trigger, jumps
 
 _LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 class Solving:
@@ -66,7 +68,7 @@ class Solving:
         self,
         settings: Optimizer,
         topology: Topology,
-        redis,
+        redis: Redis,
         history: History,
         proposals: Proposals,
         lease: Lease,
@@ -218,18 +220,19 @@ class Solving:
 
         Observations are compared with the prediction and with those before the change.
         """
-        if case.part is None or case.proposes or case.solved is None or not around.weights:
+        solved, decision, part = case.solved, case.decision, case.part
+        if solved is None or decision is None or part is None or case.proposes or not around.weights:
             return case
-        if any(around.weights.get(key) != weights for key, weights in case.decision.rules.items()):
+        if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
             return case
         price = self.settings.optimizer_failure_cost_ms
-        seen = sample(told, self.unknown, case.solved.problem, case.part.evaluation, around.now, price)
+        seen = sample(told, self.unknown, solved.problem, part.evaluation, around.now, price)
         if seen is not None:
             watch.observe(seen)
         restore = watch.to_restore(around.weights, around.now)
         if restore is None:
             return case
-        back = rolled_back(case, application, around, *restore)
+        back = rolled_back(decision.rules, solved, application, around, *restore)
         if isinstance(back, Case):
             return back
         watch.not_possible(around.now, back)
@@ -273,8 +276,9 @@ class Solving:
         max_age_s = self.settings.optimizer_board_max_age_s
         self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
         self.successes = self.successes.after(told, unknown, now)
-        observed, half_life_s = hot.rates(told.demand), self.settings.optimizer_demand_half_life_s
-        observed |= {key: rps for key, rps in self.demand.items() if of(unknown, key)}
+        half_life_s = self.settings.optimizer_demand_half_life_s
+        held = {key: rps for key, rps in self.demand.items() if of(unknown, key)}
+        observed = {**hot.rates(told.demand), **held}
         if self._demand_at is None:
             self.demand = smooth(None, observed, 0.0, half_life_s)
         else:
@@ -282,7 +286,7 @@ class Solving:
             self.demand = smooth(self.demand, observed, now - self._demand_at, half_life_s, jumped)
         self._demand_at = now
 
-    async def _beside_the_lease(self, work: Callable[[], Any]) -> Any:
+    async def _beside_the_lease(self, work: Callable[[], _T]) -> _T:
         """Runs `work` in a thread and renews the lease meanwhile."""
         every_s = self.settings.optimizer_lease_s / 3
         return await beside(self.lease, every_s, asyncio.to_thread(work))
@@ -328,7 +332,12 @@ class Solving:
     def _ruleset(self, run: Run, cases: Sequence[Case]) -> Ruleset:
         """Assembles the ruleset to publish. Raises UnverifiedError."""
         proposing = any(case.proposes for case in cases)
-        policies = [case.published.policy for case in cases if case.part is not None]
+        # The memory of a case with a part has a policy, because its rules were decided.
+        policies = [
+            policy
+            for case in cases
+            if case.part is not None and (policy := case.published.policy) is not None
+        ]
         in_force = run.in_force.policy if run.in_force else ""
         current = self.guardrails.current
         stamp = Stamp(
@@ -369,18 +378,18 @@ class Solving:
             if not (frozen and case.wants)
         }
         for case in cases:
-            if published and case.proposes:
-                self._watched(run, case)
+            if published and (proposal := case.proposal):
+                self._watched(run, case, *proposal)
         self.memories = {**{c.name: self.memories[c.name] for c in cases if c.name in self.memories}, **kept}
         budget = self.guardrails.current.egress_budget_usd_per_hour
         metrics.note_solve(self.states, run.occasion.at, cases, budget)
 
-    def _watched(self, run: Run, case: Case) -> None:
+    def _watched(self, run: Run, case: Case, decision: Decision, part: Priced) -> None:
         watch, at = self.watches[case.name], run.occasion.at
-        if case.decision.action is Action.ROLL_BACK:
-            watch.rolled_back(at, case.decision.reason)
+        if decision.action is Action.ROLL_BACK:
+            watch.rolled_back(at, decision.reason)
         elif run.ours:
-            watch.changed(at, case.before, case.decision.rules, case.part.evaluation.demand_rps)
+            watch.changed(at, case.before, decision.rules, part.evaluation.demand_rps)
 
 
 def _unpriced(case: Case) -> bool:

@@ -74,9 +74,9 @@ def urgent(
     moved = [key for key in jumps(basis.demand, pulse.demand, change) if not of(basis.unknown, key)]
     if moved:
         cluster, class_id = key = min(moved)
-        before, now = basis.demand.get(key, 0.0), pulse.demand.get(key, 0.0)
+        rps_before, rps = basis.demand.get(key, 0.0), pulse.demand.get(key, 0.0)
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        return Trigger("load", f"{class_id!r} in {cluster}: {before:.0f} to {now:.0f} req/s{more}")
+        return Trigger("load", f"{class_id!r} in {cluster}: {rps_before:.0f} to {rps:.0f} req/s{more}")
     return None
 
 

@@ -65,7 +65,7 @@ class Application:
             hops=convex.hops[edges],
             floor=floor,
             rest=np.maximum(1.0 - floor.sum(axis=2), 0.0),
-            open=free.any(axis=2),
+            open=np.any(free, axis=2),
             free=free,
             held=bool((usable & ~free).any()),
             floors=bool(floor.any()),

@@ -47,7 +47,7 @@ def optimum(problem: Problem, minimise: Minimise, late: Callable[[], bool] = lam
     lower = minimise(minorant(problem))
     if not spread:
         return Optimum(lower.flows, lower.bound, ())
-    ends = []
+    ends: list[tuple[np.ndarray, float]] = []
     idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
     for start in (lower.flows, propagate(layout, idle)[0]):
         if not ends or not late():
@@ -74,7 +74,9 @@ def minorant(problem: Problem) -> Convex:
     return Convex(problem, alpha[:, None] * np.ones_like(layout.capacity), beta)
 
 
-def _descend(problem: Problem, minimise: Minimise, flows: np.ndarray, late: Callable[[], bool]) -> tuple:
+def _descend(
+    problem: Problem, minimise: Minimise, flows: np.ndarray, late: Callable[[], bool]
+) -> tuple[np.ndarray, float]:
     """Descends from `flows` by surrogates. Returns the last flows and their penalised cost."""
     value = penalised(problem, flows)
     for _ in range(_ROUNDS):

@@ -24,7 +24,8 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
     """Minimises the problem. Raises SolveError when the linear programme has no optimum."""
     lp = Programme(convex)
     handle = mathopt.IncrementalSolver(lp.model, solver)
-    started, best, best_load, bound = stop.clock(), None, None, -math.inf
+    started, bound = stop.clock(), -math.inf
+    found: tuple[Minimum, np.ndarray] | None = None  # the best flows and their load
     for _ in range(stop.rounds):
         result = handle.solve()
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
@@ -38,12 +39,15 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
         bound = max(bound, result.objective_value())
         flows, load = lp.read(result.variable_values())
         value = convex.value(flows, load)
-        if best is None or value < best.value:
-            best, best_load = Minimum(flows, value, bound), load
+        if found is None or value < found[0].value:
+            found = Minimum(flows, value, bound), load
+        best, best_load = found
         beyond_ms = beyond(convex.problem, best.flows, best_load)
         close = relative_gap(best.value, bound, beyond_ms) <= stop.relative_gap
         if close or not lp.cut(load) or stop.clock() - started > stop.seconds:
             break
+    assert found is not None  # Stop.rounds is at least 1
+    best, _ = found
     return Minimum(best.flows, best.value, min(bound, best.value))
 
 

@@ -34,15 +34,15 @@ class Stations:
         """bool: load has a price there."""
         return (self.alpha > 0) | np.isfinite(self.ceiling)
 
-    def phi(self, n: np.ndarray) -> np.ndarray:
+    def phi(self, n: np.ndarray | np.float64) -> np.ndarray:
         """Returns the cost of load, in ms of waiting per second."""
         return self.alpha * n * queue_factor(n / self.capacity) + self.beyond(n)
 
-    def beyond(self, n: np.ndarray) -> np.ndarray:
+    def beyond(self, n: np.ndarray | np.float64) -> np.ndarray:
         """Returns the part of phi that is the penalty for exceeding the ceiling."""
         return 0.5 * CEILING_MS * self.capacity * np.maximum(n / self.capacity - self.ceiling, 0.0) ** 2
 
-    def slope(self, n: np.ndarray) -> np.ndarray:
+    def slope(self, n: np.ndarray | np.float64) -> np.ndarray:
         """Returns the price: the ms that one more request of the baseline class costs everybody."""
         u = n / self.capacity
         return self.alpha * (queue_factor(u) + u * queue_slope(u)) + CEILING_MS * np.maximum(

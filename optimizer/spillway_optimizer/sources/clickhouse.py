@@ -5,7 +5,7 @@ the calls in the window.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -123,7 +123,7 @@ def _read(reader: _Reader, topology: Topology) -> Told:
 
 
 def boards(
-    calls: list[Mapping[str, Any]], cpu: list[Mapping[str, Any]], asked: Window
+    calls: Iterable[Mapping[str, Any]], cpu: Iterable[Mapping[str, Any]], asked: Window
 ) -> tuple[dict[str, dict[str, LoadBoardEntry]], dict[str, dict[str, DemandEntry]]]:
     """Returns load and demand as the boards would have shown them, as means over the window.
 
@@ -156,7 +156,7 @@ def boards(
     return load, demand
 
 
-def rules(rows: list[Mapping[str, Any]]) -> tuple[Rules | None, int, float]:
+def rules(rows: Sequence[Mapping[str, Any]]) -> tuple[Rules | None, int, float]:
     """Returns the rules, the newest version of all clusters, and when that version was published.
 
     The time is in Unix seconds. Without rows, the rules are None.

@@ -13,6 +13,8 @@ from spillway_contracts.wires import ClickHouseWire
 
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History
+from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY, REDIS_AWAY
 from spillway_optimizer.sources.errors import UnavailableError
@@ -50,7 +52,8 @@ def read(topology: Topology) -> Told:
         network_rows=rows.network,
         malformed=boards.malformed + rows.malformed,
     )
-    now, notes = time.time(), ()
+    now = time.time()
+    notes: tuple[str, ...] = ()
     told_by = f"version {in_force.version}, policy {in_force.policy}" if in_force else ""
     rules = in_force.routing(now) if in_force else None
     if in_force and not rules:
@@ -58,7 +61,7 @@ def read(topology: Topology) -> Told:
     return Told("the running mesh", telemetry, topology, now, rules, told_by, notes)
 
 
-async def _hot(settings: Live, clusters: tuple[str, ...]):
+async def _hot(settings: Live, clusters: tuple[str, ...]) -> tuple[Telemetry, InForce | None]:
     redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
         boards = await hot.boards(redis, clusters)

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from importlib import util
 from pathlib import Path
+from typing import IO
 
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.progress import Progress
@@ -52,6 +53,7 @@ def _run(command: list[str], progress: Progress) -> str:
         progress.step("reading traces"),
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
     ):
+        assert process.stdout is not None and process.stderr is not None  # both are pipes
         reader = _Drain(process.stdout)
         for line in process.stderr:
             last.append(line.rstrip())
@@ -67,12 +69,12 @@ def _run(command: list[str], progress: Progress) -> str:
 class _Drain:
     """Reads a pipe to its end in a thread, so that the process never blocks on a full pipe."""
 
-    def __init__(self, pipe):
+    def __init__(self, pipe: IO[str]):
         self._text = ""
         self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._thread.start()
 
-    def _read(self, pipe) -> None:
+    def _read(self, pipe: IO[str]) -> None:
         self._text = pipe.read()
 
     def result(self) -> str:

@@ -1,57 +1,84 @@
-"""OTLP payloads of one Kafka partition -> calls, edges, network times and raw spans of whole ticks.
+"""Turns OTLP payloads of one Kafka partition into the rows of whole ticks.
 
-Native (streams/native); `infra/local/setup` builds it. A tick n is [n, n + 1) * tick_ms of log time (ms since the
-epoch). What `close` returns is a function of the partition's log: a worker that starts again at a commit_offset
-repeats the same batches under the same sequences.
+The rows are calls, edges, network times and raw spans. The module is native (streams/native), and
+`infra/local/setup` builds it. Tick n is [n, n + 1) * tick_ms of log time (ms since the epoch). The
+results of `close` are a function of the partition's log. A worker that starts again at a
+commit_offset therefore repeats the same batches under the same sequences.
 """
 
 class PayloadError(ValueError):
-    """The payload is no ExportTraceServiceRequest."""
+    """The payload is not an ExportTraceServiceRequest."""
 
 class Buffer:
-    """Read-only memory of one column (buffer protocol, no copy): numpy.frombuffer(buffer, dtype)."""
+    """Read-only memory of one column. numpy.frombuffer(buffer, dtype) reads it without a copy."""
 
     def __len__(self) -> int:
-        """Bytes."""
+        """Returns the length in bytes."""
 
 class Batch:
+    """The rows of one table, as columns."""
+
     rows: int
     dictionary: list[str]
-    """Texts of all "str" columns, by code."""
+    """Strings of all "str" columns. A column's values are indices into this list."""
     slices: list[tuple[int, int, int, int]]
-    """(sequence, partition of the topic, first row, end row); the rows lie in this order. Sequence:
-    tick << 10 | chunk, of at most 20 000 rows. Empty for raw spans; arrivals have no tick: the chunk alone."""
+    """(sequence, partition of the topic, first row, end row), in the order of the rows.
+
+    A sequence is tick << 10 | chunk. A chunk has at most 20 000 rows. The sequence of arrivals is
+    the chunk alone, because arrivals have no tick. The list is empty for raw spans.
+    """
     columns: list[str]
+    """Names of the columns."""
 
     def column(self, name: str) -> tuple[str, Buffer]:
-        """Kind and values: "i64", "u64", "f64" (8 bytes each), "bool" (u8), "str" (u32 codes of `dictionary`),
-        "hex" (ASCII digits, the same number per row: trace_id 32, span_id and parent_id 16; NUL bytes: none).
-        started_at is i64, Unix microseconds; network_us is i64, -1 for none. KeyError names the columns."""
+        """Returns the kind and the values of a column.
+
+        Kinds are "i64", "u64" and "f64" (8 bytes each), "bool" (u8), "str" (u32 indices into
+        `dictionary`) and "hex". A "hex" column has the same number of ASCII digits in each row: 32
+        for trace_id, 16 for span_id and parent_id. An absent id is written as NUL bytes.
+
+        started_at is i64, in Unix microseconds. network_us is i64; -1 means unknown. Raises
+        KeyError, which names the columns, for any other name.
+        """
 
 class Closed:
-    """Everything that closed in some whole ticks."""
+    """Everything that closed in one or more whole ticks."""
 
     calls: Batch
     edges: Batch
     network: Batch
     spans: Batch
     commit_offset: int | None
-    """Once all this is stored: messages with a smaller offset are done, this one stays uncommitted. None: commit
-    nothing yet."""
+    """Offset to commit once all these rows are stored.
+
+    Messages with smaller offsets are done, and the message at this offset is read again after a
+    restart. None: commit nothing yet.
+    """
     traces: int
+    """Number of traces that closed."""
 
 class Partition:
-    """One partition of otlp_spans. Calls from several threads wait for each other, the attributes for nobody: they
-    are as of the last call that ended."""
+    """The state of one worker that reads a partition of otlp_spans.
+
+    Calls from several threads wait for each other. Reading an attribute never waits. Its value is
+    that of the end of the last call.
+    """
 
     open_spans: int
-    """Spans held: of open traces, of the tick being filled, closed and not yet returned."""
+    """Number of held spans.
+
+    They are the spans of open traces, of the tick that is being filled, and closed ones that are
+    not yet returned.
+    """
     known_traces: int
-    """Traces remembered, so that repeats of their spans are dropped."""
+    """Number of traces that are remembered, so that repeats of their spans are dropped."""
     clock_ms: int
-    """0 before the first message."""
+    """Log time of the partition in ms; 0 before the first message."""
     overridden: int
-    """Spans of the last message added that claimed to be of another cluster than `cluster`; 0 while warming up."""
+    """Number of spans in the last added message that claimed another cluster than `cluster`.
+
+    0 if the message was read for warm-up.
+    """
 
     def __init__(
         self,
@@ -71,14 +98,24 @@ class Partition:
         hot_ms: int = 10_000,
         follows_ms: int | None = None,
     ) -> None:
-        """Reading begins at `first_offset`; `log_start`: it is the log's first. `partitions`: of the topics that
-        rows go to. Times are whole ticks, tick <= window <= hold <= life <= remember; ValueError names every
-        value that is not allowed. `follows_ms`: horizon (life + hold + remember) of whoever committed `first_offset`,
-        if known: what is due from there on is ours to tell, however long our own horizon is."""
+        """Creates a worker that reads from `first_offset`.
+
+        `log_start`: the log begins at `first_offset`. `partitions`: number of partitions of the
+        topics that rows go to. `follows_ms`: horizon (life + hold + remember) of the worker that
+        committed `first_offset`, if known. The new worker answers for all ticks from one such
+        horizon after that message on, even if its own horizon is longer. None: the predecessor had
+        the same horizon.
+
+        Times must be whole ticks, with tick <= window <= hold <= life <= remember. Raises
+        ValueError, which names every value that is not allowed.
+        """
 
     def set_rules(self, rules: list[tuple[int, str, str, str, str, str]]) -> None:
-        """All rows of class_rules: (effective_from ms, service, method, template, becomes, kind). ValueError for
-        an unknown kind; then the rules are as before."""
+        """Replaces all class rules.
+
+        A rule is a row of class_rules: (effective_from in ms, service, method, template, becomes,
+        kind). Raises ValueError for an unknown kind, and then keeps the previous rules.
+        """
 
     def add(
         self,
@@ -88,33 +125,60 @@ class Partition:
         now_ms: int | None = None,
         cluster: str | None = None,
     ) -> list[tuple[str, bytes, int]]:
-        """Takes a message in; offsets rise (one that was read before is ignored, counted message_repeated).
+        """Adds a message and returns the spans that were rejected.
 
-        Returns what was rejected: (reason, an ExportTraceServiceRequest of just these spans, how many). Its spans
-        count as arrivals when it is younger than hot_ms at now_ms (default: the wall clock). `cluster`: all spans
-        are of this cluster, whatever they claim; None: of the cluster that they name.
-        PayloadError: nothing of it is kept, but the clock moved."""
+        The result lists (reason, an ExportTraceServiceRequest with only these spans, their number).
+        Offsets must increase. A message that was read before is ignored and counted as
+        message_repeated. The spans of a message count as arrivals if it is younger than hot_ms at
+        `now_ms` (default: the wall clock). With `cluster`, all spans belong to this cluster,
+        whatever they claim. With None, they belong to the cluster that they name.
+
+        Raises PayloadError if the payload does not decode. None of its spans is kept, but the clock
+        has advanced.
+        """
 
     def advance(self, now_ms: int) -> None:
-        """Nothing more is to be read, and what comes will be later than this. Never goes back; before the first
-        message it does nothing."""
+        """Advances the clock of an idle partition.
+
+        The partition must have nothing more to read, and later messages must not be earlier than
+        `now_ms`. The clock never goes back. Before the first message, this does nothing.
+        """
 
     def arrivals(self) -> Batch:
-        """Sums of server spans that just ended, since the last call: of a service whose spans carried requests in
-        flight within the last 10 s of log time only those that do (others: arrival_beside_stamped), else those
-        without a server span of their service as parent in the message (others: arrival_within_another)."""
+        """Returns sums of the server spans that have just ended, since the last call.
+
+        A service is stamped if one of its spans carried the requests in flight within the last 10 s
+        of log time. For such a service, only spans that carry them count (others are counted as
+        arrival_beside_stamped). For any other service, a span counts unless its parent is a server
+        span of the same service in the same message (counted as arrival_within_another).
+        """
 
     def close(self, max_rows: int = 400_000) -> Closed | None:
-        """The ticks that ended and were not returned, oldest first, up to the one that brings calls and edges to
-        max_rows (at least one tick). Without rows when nothing closed; None when no tick ended."""
+        """Returns the rows of ended ticks that were not returned yet, oldest first.
+
+        Adds whole ticks, at least one, until they have `max_rows` calls and edges or no tick is
+        left. The result has no rows if nothing closed in these ticks. Returns None if no tick has
+        ended.
+        """
 
     def counters(self) -> dict[str, int]:
-        """What was odd, by reason, since the last call. While a worker warms up it counts messages: those that it reads
-        for that (message_for_warm_up), that are behind the clock or that were read. What is in them its predecessor has
-        counted; only arrivals of the last seconds are looked at again."""
+        """Returns counts of odd input by reason, since the last call.
+
+        During warm-up, a worker counts messages: those that it reads for warm-up
+        (message_for_warm_up), those behind the clock, and those that were read before. It does not
+        count what is odd in their spans, because its predecessor has counted that. The exception
+        is arrivals of the last seconds, which it examines again.
+        """
 
 def tracestate(probability: float) -> str:
-    """ValueError unless 2**-20 <= probability <= 1: thinner sampling is not believed."""
+    """Returns the W3C tracestate of a trace that was kept with this probability.
+
+    Raises ValueError unless 2**-20 <= probability <= 1. No span is believed to stand for more
+    requests than that.
+    """
 
 def partition_of(service: str, partitions: int) -> int:
-    """The partition in which a service lies, of every topic that is spread by service. ValueError for 0 partitions."""
+    """Returns the partition of a service in every topic that is spread by service.
+
+    Raises ValueError for 0 partitions.
+    """

@@ -71,8 +71,8 @@ def _texts(column: Any) -> bytes:
             return framed[~absent].tobytes()
         return framed.tobytes()
     if isinstance(column, Strings):
-        framed = [_framed(value) for value in column.values]
-        return b"".join([framed[code] for code in column.codes.tolist()])
+        texts = [_framed(value) for value in column.values]
+        return b"".join([texts[code] for code in column.codes.tolist()])
     return b"".join(map(_framed, column))
 
 

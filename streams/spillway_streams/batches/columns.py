@@ -16,9 +16,11 @@ these arrays:
 
 Text is grouped without a Python object per row:
 
-    batch = columns.from_ipc(columns.CALLS, payload, only=("started_at", "service", "adjusted_count"))
+    only = ("started_at", "service", "adjusted_count")
+    batch = columns.from_ipc(columns.CALLS, payload, only=only)
     service = batch["service"]
-    sums = np.bincount(service.codes, weights=batch["adjusted_count"], minlength=len(service.values))
+    weights = batch["adjusted_count"]
+    sums = np.bincount(service.codes, weights=weights, minlength=len(service.values))
     by_name = dict(zip(service.values, sums))
 """
 
@@ -126,7 +128,7 @@ SPANS: Schema = {
     "failed": "bool",
 }
 
-_DTYPES = {
+_DTYPES: dict[str, str | type] = {
     "time": "int64", "id": object, "u64": "int64", "opt": "int64", "i64": "int64", "f64": "float64", "bool": "bool",
 }  # fmt: skip
 _TEXT = pa.dictionary(pa.int32(), pa.string())

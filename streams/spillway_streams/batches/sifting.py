@@ -1,15 +1,17 @@
 """Finds the rows that a table never accepts, so that the other rows of an INSERT can be stored."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from spillway_streams import StreamsError
 
-# Columns by name (numpy arrays, Strings), or rows, or a function that returns rows.
-Block = dict[str, Any] | Sequence[tuple] | Callable[[], Sequence[tuple]]
+Table = dict[str, Any]  # columns by name (numpy arrays, Strings)
+Rows = Sequence[tuple] | Callable[[], Sequence[tuple]]  # rows, or a function that returns rows
+Block = Table | Rows
+B = TypeVar("B", Table, Rows)
 # Called with refused rows: their table, the reason, their number, and the rows as JSON lines.
 Refused = Callable[[str, str, int, bytes], Awaitable[None]]
 _MAX_TRIES = 1000  # attempts per INSERT; enough to find 50 bad rows among 100 000
@@ -23,8 +25,8 @@ class RefusedRows(StreamsError):
 async def insert(
     table: str,
     names: Sequence[str],
-    blocks: list[Block],
-    put: Callable[[list[Block]], Awaitable[None]],
+    blocks: list[B],
+    put: Callable[[list[B]], Awaitable[None]],
     refused: Refused,
 ) -> None:
     """Passes all blocks to `put` at once, and isolates the rows that it refuses.
@@ -60,6 +62,10 @@ def length(block: Block) -> int:
     return len(block() if callable(block) else block)
 
 
+@overload
+def _cut(block: Table, first: int, end: int) -> Table: ...
+@overload
+def _cut(block: Rows, first: int, end: int) -> Rows: ...
 def _cut(block: Block, first: int, end: int) -> Block:
     if isinstance(block, dict):
         return {name: column[first:end] for name, column in block.items()}
@@ -69,6 +75,7 @@ def _cut(block: Block, first: int, end: int) -> Block:
 
 
 def _lines(names: Sequence[str], block: Block) -> Iterator[bytes]:
+    rows: Iterable[tuple]
     if isinstance(block, dict):
         rows = zip(*map(_plain, block.values()), strict=True)
     else:

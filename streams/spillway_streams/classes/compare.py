@@ -152,23 +152,24 @@ def compare(first: Sampled, second: Sampled) -> Comparison:
     """Compares two classes over the strata that both have enough calls in."""
     shares = _shares(first, second)
     total = sum(shares.values())
-    common = {
-        "child_difference": 0.0, "child_error": 0.0, "child_statistic": 0.0, "child_p_value": 1.0,
-        "samples": int(min(first.effective, second.effective)),
-    }  # fmt: skip
+    nothing = Comparison(
+        distance=0.0, distance_error=np.inf, statistic=0.0, p_value=1.0, ratio=1.0, ratio_error=np.inf,
+        child_difference=0.0, child_error=0.0, child_statistic=0.0, child_p_value=1.0,
+        samples=int(min(first.effective, second.effective)),
+    )  # fmt: skip
     if not total:
-        return Comparison(0.0, np.inf, 0.0, 1.0, 1.0, np.inf, **common)
+        return nothing
     distance = _distance(first, second, shares)
     scale = np.sqrt(total) + 0.12 + 0.11 / np.sqrt(total)  # Stephens 1970
     ratio, error = _ratio(first, second, shares)
-    found = Comparison(
-        distance,
-        1 / scale,
-        distance * scale,
-        float(stats.kstwobign.sf(distance * scale)),
-        ratio,
-        error,
-        **common,
+    found = replace(
+        nothing,
+        distance=distance,
+        distance_error=1 / scale,
+        statistic=distance * scale,
+        p_value=float(stats.kstwobign.sf(distance * scale)),
+        ratio=ratio,
+        ratio_error=error,
     )
     return _with_children(found, first, second)
 

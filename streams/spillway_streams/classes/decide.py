@@ -80,12 +80,12 @@ class Decider:
                 for rule in view.in_force
                 if rule.kind == rules.LEARNED and rule.method == method
             )
-            for one in learn.learn(seen, view.memory.evicted.get(method, 0), known, self._options):
-                reason = f"{one.words} words at one position, {one.unseen:.1%} of the requests met a new one"
-                if one.pattern == one.becomes:
+            for new in learn.learn(seen, view.memory.evicted.get(method, 0), known, self._options):
+                reason = f"{new.words} words at one position, {new.unseen:.1%} of the requests met a new one"
+                if new.pattern == new.becomes:
                     reason = "asked for often, among " + reason
-                rule = view.write(method, one.pattern, one.becomes, rules.LEARNED, reason)
-                written.append(replace(rule, effect=one.unseen, samples=one.seen))
+                rule = view.write(method, new.pattern, new.becomes, rules.LEARNED, reason)
+                written.append(replace(rule, effect=new.unseen, samples=new.seen))
         return written
 
     def _tested(self, view: View) -> list[Key]:
@@ -104,7 +104,9 @@ class Decider:
     def _merge(
         self, view: View, tested: list[Key], streaks: "_Streaks"
     ) -> tuple[list[Rule], dict[Key, merge.Nearest], int]:
-        written, nearest, tests = [], {}, 0
+        written: list[Rule] = []
+        nearest: dict[Key, merge.Nearest] = {}
+        tests = 0
         for method in sorted({method for method, _ in tested}):
             templates = [template for m, template in tested if m == method]
             whole = [template for template in templates if not view.modes[method, template].clear]

@@ -124,9 +124,9 @@ def _split(view: View, key: Key, seen: modes.Modes, options: Options) -> split.S
     Only traces are used whose calls are in the sample together with all calls that they made.
     """
     generations = (view.live[key].now, view.live[key].before)
-    rows = [generation.calls.rows() for generation in generations]
-    whole = np.concatenate([r["key"] < g.both for r, g in zip(rows, generations, strict=True)])
-    rows = np.concatenate(rows)
+    samples = [generation.calls.rows() for generation in generations]
+    whole = np.concatenate([r["key"] < g.both for r, g in zip(samples, generations, strict=True)])
+    rows = np.concatenate(samples)
     good = ~rows["failed"]
     high, rows = (seen.high > 0.5)[whole[good]], rows[whole & good]
     names = [*view.names.values]

@@ -1,9 +1,9 @@
 """Templates learned from requests: a segment position that holds words becomes a variable.
 
-Numbers and hashes are recognised by their form (streams/native/core/src/classes/template.rs). User names
-and slugs are recognised only because there are many of them. Consider the templates that agree up
-to a position. That position holds words if it has many different segments and new ones keep coming.
-Segments with a notable share of the requests stay literal.
+Numbers and hashes are recognised by their form (streams/native/core/src/classes/template.rs). User
+names and slugs are recognised only because there are many of them. Consider the templates that
+agree up to a position. That position holds words if it has many different segments and new ones
+keep coming. Segments with a notable share of the requests stay literal.
 """
 
 from collections.abc import Iterable

@@ -155,7 +155,9 @@ class Memory:
         for name in ("in_flight", "request_bytes", "response_bytes", "status", "failed"):
             rows[name] = batch[name][which]
         for code, group in _groups(column.codes[which], rows):
-            kept[code].now.calls.offer(group)
+            one = kept[code]
+            assert one is not None  # where there is no class, no key is below the limit
+            one.now.calls.offer(group)
 
     def add_edges(self, batch: Columns) -> None:
         """Adds a batch of edges to the samples of child calls."""
@@ -167,7 +169,9 @@ class Memory:
         rows = _rows(sample.CHILD, batch, which, traces, keys)
         rows["callee"] = self.names.codes(batch["class"])[which]
         for code, group in _groups(column.codes[which], rows):
-            kept[code].now.children.offer(group)
+            one = kept[code]
+            assert one is not None  # where there is no class, no key is below the limit
+            one.now.children.offer(group)
 
     def _class(self, text: str) -> ClassMemory | None:
         parts = text.split(" ")

@@ -105,11 +105,11 @@ def _turns(
     }
     turns = sorted((rank, target, seed) for target, own in seeds.items() for rank, seed in enumerate(own))
     known = {target for _, target in pending}
-    first = {}
+    begun: dict[str, str] = {}  # target -> seed
     for _, target, seed in turns:
         if seed == target or (seed, target) in pending:
-            first.setdefault(target, seed)
-    first = [(target, seed) for target, seed in first.items() if target in known]
+            begun.setdefault(target, seed)
+    first = [(target, seed) for target, seed in begun.items() if target in known]
     return first, [(target, seed) for _, target, seed in turns if (target, seed) not in first]
 
 

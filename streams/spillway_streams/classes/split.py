@@ -1,6 +1,7 @@
 """Which attribute of a call best separates two modes."""
 
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -41,6 +42,10 @@ def best(
     )
 
 
+@overload
+def _entropy(p: float) -> float: ...
+@overload
+def _entropy(p: np.ndarray) -> np.ndarray: ...
 def _entropy(p: np.ndarray | float) -> np.ndarray | float:
     """Returns the entropy of a coin, in bits."""
     q = np.clip(p, 1e-12, 1 - 1e-12)

@@ -116,7 +116,7 @@ class DeadLetters:
         A payload above the broker's limit is cut to it, and a header says so.
         """
         self._counters.add(f"dead_letters: {kind}")
-        headers = (
+        headers: tuple[tuple[str, bytes], ...] = (
             (names.KAFKA_HEADER_DEAD_LETTER_REASON, reason.encode()[:1000]),
             (names.KAFKA_HEADER_DEAD_LETTER_TOPIC, origin.topic.encode()),
             (names.KAFKA_HEADER_DEAD_LETTER_PARTITION, b"%d" % origin.partition),

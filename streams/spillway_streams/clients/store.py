@@ -9,7 +9,7 @@ from clickhouse_driver import Client
 from clickhouse_driver.errors import ServerException
 
 from spillway_streams.batches import blocks, sifting
-from spillway_streams.batches.sifting import Block, Refused, RefusedRows
+from spillway_streams.batches.sifting import B, Refused, RefusedRows, Rows, Table
 from spillway_streams.process import backoff
 from spillway_streams.process.counters import Counters
 from spillway_streams.process.health import Status
@@ -55,7 +55,7 @@ class Store:
         self,
         table: str,
         names: Sequence[str],
-        rows: Sequence[tuple] | Callable[[], Sequence[tuple]],
+        rows: Rows,
         refused: Refused,
     ) -> None:
         """Inserts rows into a table.
@@ -68,20 +68,20 @@ class Store:
         if rows:
             sql = f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names)}) VALUES"
 
-            def execute(client: Client, some: list[Block]) -> None:
+            def execute(client: Client, some: list[Rows]) -> None:
                 [own] = some
                 client.execute(sql, list(own() if callable(own) else own))
 
             await self._insert(table, names, [rows], execute, refused)
 
-    async def insert_columns(self, table: str, batches: list[dict[str, Any]], refused: Refused) -> None:
+    async def insert_columns(self, table: str, batches: list[Table], refused: Refused) -> None:
         """Like `insert`, in one INSERT, for batches of numpy arrays and Strings by name.
 
         This is the way for many rows.
         """
         if batches := [batch for batch in batches if batch and len(next(iter(batch.values())))]:
 
-            def execute(client: Client, some: list[Block]) -> None:
+            def execute(client: Client, some: list[Table]) -> None:
                 blocks.insert(client, table, some)
 
             await self._insert(table, list(batches[0]), batches, execute, refused)
@@ -90,11 +90,11 @@ class Store:
         self,
         table: str,
         names: Sequence[str],
-        found: Sequence[Block],
-        execute: Callable[[Client, list[Block]], None],
+        found: Sequence[B],
+        execute: Callable[[Client, list[B]], None],
         refused: Refused,
     ) -> None:
-        async def put(some: list[Block]) -> None:
+        async def put(some: list[B]) -> None:
             await self._until_done(lambda client: execute(client, some), RefusedRows)
             if self._counters is not None:
                 self._counters.add(f"stored_rows: {table}", sum(map(sifting.length, some)))

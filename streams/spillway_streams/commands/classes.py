@@ -156,18 +156,19 @@ def _explain(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
     found = [
         one for one in tables.read_findings(client.execute(tables.FINDINGS_SQL)) if one.class_ == class_id
     ]
+    finding = _finding(found[0]) if found else None
     answer = {
         "class": class_id,
         "rule": asdict(rule) if rule else None,
         "makers": [asdict(one) for one in makers],
-        "finding": _finding(found[0]) if found else None,
+        "finding": finding,
     }
     lines = [
         f"class   {class_id}",
         f"by      {_line(rule) if rule else 'its own template, no rule names it'}",
     ]
     lines += [f"made by {_line(one)}" for one in makers if one != rule]
-    lines += [f"{name:18}{value}" for name, value in (answer["finding"] or {"found": "nothing yet"}).items()]
+    lines += [f"{name:18}{value}" for name, value in (finding or {"found": "nothing yet"}).items()]
     return answer, "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ a result.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from spillway_contracts.hot_state import NetworkEntry
@@ -82,7 +83,7 @@ def network_parts(batch: Columns) -> Parts:
     return fold(batch["at"], by, (batch["calls"], batch["time_us"]))
 
 
-def restored(columns: list[list], names: int) -> Parts:
+def restored(columns: Sequence[Sequence], names: int) -> Parts:
     """Returns parts from stored columns of edge_parts or network_parts.
 
     `columns`: the second, then `names` columns of the key, then the sums.

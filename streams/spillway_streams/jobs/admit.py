@@ -25,6 +25,7 @@ from spillway_streams.ingest import admission
 from spillway_streams.ingest.offsets import Offsets, Verdict
 from spillway_streams.jobs import admitted, runner
 from spillway_streams.process import cluster_topics, health
+from spillway_streams.process.config import AdmitSettings
 from spillway_streams.topics import topics
 
 log = logging.getLogger("spillway.admit")
@@ -105,7 +106,7 @@ class Lane:
 class Admit:
     """The job's state: one lane per assigned partition."""
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[AdmitSettings]) -> None:
         self._app, self._context = app, context
         self._counters = context.counters
         self._sender = Sender(app, context.status)
@@ -119,7 +120,7 @@ class Admit:
 
     @property
     def _consumer(self) -> Consumer:
-        return self._app.consumer  # type: ignore[no-any-return]
+        return self._app.consumer
 
     def open(self, tp: TP, start: Start) -> int:
         """Returns the offset to read an assigned partition from.
@@ -237,7 +238,9 @@ class Admit:
             found = await self._sender.send(Message(topic, one.value, partition, headers))
         except TooLargeError as error:
             log.error("%s %d: %s", lane.tp, one.offset, error)
-            await self._letters.bury(Origin(*lane.tp, one.offset), "oversized", str(error), one.value)
+            await self._letters.bury(
+                Origin(lane.tp.topic, lane.tp.partition, one.offset), "oversized", str(error), one.value
+            )
             return
         lane.mark = found.offset + 1
         self._counters.add(f"admitted_messages: {lane.source.cluster}")
@@ -323,7 +326,7 @@ class Admit:
         await self._consumer.subscribe(await self._app.topics._update_indices())
 
 
-async def build(context: runner.Context) -> faust.App:
+async def build(context: runner.Context[AdmitSettings]) -> faust.App:
     """Creates the app. Returns once there is a topic to read."""
     app = runner.app("admit", context.settings, **_OPTIONS)
     job = Admit(app, context)

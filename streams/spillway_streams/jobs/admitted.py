@@ -32,7 +32,9 @@ def marked(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-async def find(context: runner.Context, merged: TP, notes: Iterable[str]) -> tuple[int, dict[str, int]]:
+async def find(
+    context: runner.Context[JobSettings], merged: TP, notes: Iterable[str]
+) -> tuple[int, dict[str, int]]:
     """Returns the end of a partition of a topic of all clusters, and what has been admitted to it.
 
     The second value is, by cluster, the newest offset of the cluster's own topic that is found

@@ -16,8 +16,10 @@ from spillway_streams.batches import columns, positions
 from spillway_streams.batches.columns import Columns, Schema
 from spillway_streams.batches.parts import Parts
 from spillway_streams.batches.positions import Batch
+from spillway_streams.batches.strings import Strings
 from spillway_streams.clients.sending import Origin
 from spillway_streams.jobs import runner
+from spillway_streams.process.config import JobSettings
 from spillway_streams.process.lag import Lag
 
 log = logging.getLogger("spillway.batches")
@@ -114,14 +116,14 @@ def parts_columns(taken: Iterable[Taken], names_: Collection[str]) -> list[dict[
     Each row has the identity of its batch.
     """
     return [
-        dict(zip([*names_, *_IDENTITY], [*one.rows.columns(), *_identity(one)], strict=True))
+        dict(zip([*names_, *_IDENTITY], _columns(one.rows, one.batch), strict=True))
         for one in taken
         if isinstance(one.rows, Parts) and one.batch and len(one.rows)
     ]
 
 
-def _identity(one: Taken) -> list[np.ndarray]:
-    return [np.full(len(one.rows), value, np.int64) for value in one.batch[1:]]
+def _columns(parts: Parts, batch: Batch) -> list[np.ndarray | Strings]:
+    return [*parts.columns(), *(np.full(len(parts), value, np.int64) for value in batch[1:])]
 
 
 def consume(
@@ -168,7 +170,7 @@ class Reader:
     Messages that cannot be read go to the dead letters (`letters`) and are counted by reason.
     """
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[JobSettings]) -> None:
         self.letters = runner.dead_letters(app, context)
 
     async def batch(

@@ -22,6 +22,7 @@ from spillway_streams.classes.options import Options
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, acknowledge, consume
 from spillway_streams.jobs.shares import follow
+from spillway_streams.process.config import ClassifySettings
 
 log = logging.getLogger("spillway.classify")
 _CALLS = (
@@ -34,7 +35,7 @@ _EDGES = ("trace_id", "span_id", "source_service", "source_class", "class", "adj
 class Classify:
     """The job's state: the memory of its services, and what was decided."""
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[ClassifySettings]) -> None:
         settings = context.settings
         self._app, self._context, self._counters = app, context, context.counters
         options = Options(
@@ -76,7 +77,7 @@ class Classify:
         service of each row.
         """
         identity, batch = await self._reader.batch(event, schema, only)
-        if batch is not None:
+        if identity is not None and batch is not None:  # both, or neither
             async with self._lock:
                 if event.message.generation_id != self._app.consumer_generation_id:
                     return  # the message comes again, and must not be taken for a repeat then
@@ -113,7 +114,7 @@ class Classify:
 
         Rules that are written count as in force at the next decision.
         """
-        rows = await self._context.store.select(tables.RULES_SQL)
+        rows = await self._context.clickhouse.select(tables.RULES_SQL)
         history = rules.by_service(tables.read_rules(zip(*rows, strict=True)))
         async with self._lock:
             self._forget_others()
@@ -142,7 +143,7 @@ class Classify:
             self._counters.add("decision_milliseconds", int((time.monotonic() - started) * 1000))
 
     async def _store(self, written: list[rules.Rule], found: list[tuple]) -> None:
-        store, refused = self._context.store, self._reader.letters.refused
+        store, refused = self._context.clickhouse, self._reader.letters.refused
         if written:
             await store.insert(
                 tables.RULES, rules.COLUMNS, lambda: rules.stamped(written, _now_ms()), refused
@@ -191,7 +192,7 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def build(context: runner.Context) -> faust.App:
+def build(context: runner.Context[ClassifySettings]) -> faust.App:
     """Creates the app of the job."""
     app = runner.app("classify", context.settings)
     job = Classify(app, context)

@@ -34,6 +34,7 @@ from spillway_streams.jobs.shares import Shares, follow
 from spillway_streams.load import cpu, load
 from spillway_streams.model import modelling, service
 from spillway_streams.model.modelling import Fitted, Modeller, Options
+from spillway_streams.process.config import CurvesSettings
 
 JOB = "curves"
 _REFIT_S = 30.0  # a service without new data is fitted again after this, because recent data ages
@@ -119,7 +120,7 @@ class Share:
 class Curves:
     """The job's state: one share per partition number, and the rows that are not stored yet."""
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[CurvesSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._window = Window(settings.board_window, settings.board_settle)
@@ -147,7 +148,8 @@ class Curves:
 
         All later batches come again.
         """
-        store, seconds, calls = self._context.store, self._settings.memory_seconds, names.KAFKA_TOPIC_CALLS
+        store, calls = self._context.clickhouse, names.KAFKA_TOPIC_CALLS
+        seconds = self._settings.memory_seconds
         stored = await restore.positions(store, JOB, shares)
         for number, share in shares.items():
             own = [row for row in stored if row[1] == number]
@@ -169,7 +171,7 @@ class Curves:
         if not self.shares.owns(message, share):
             return
         parts = None
-        if rows is not None:
+        if batch is not None and rows is not None:  # both, or neither
             try:
                 parts = share.fold(batch, rows, time.monotonic())
                 self._context.counters.add(
@@ -210,7 +212,7 @@ class Curves:
         Rows that are stored twice replace themselves.
         """
         taken = self._unstored.take()
-        await self._context.store.insert_columns(
+        await self._context.clickhouse.insert_columns(
             "load_parts", parts_columns(taken, load.LOAD_PARTS), self._reader.letters.refused
         )
         points = [point for one in taken if isinstance(one.rows, list) for point in one.rows]
@@ -280,7 +282,7 @@ class Curves:
             yield fitted
 
     async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
-        await self._context.store.insert(table, columns, rows, self._reader.letters.refused)
+        await self._context.clickhouse.insert(table, columns, rows, self._reader.letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
         self.shares.assigned(partitions)
@@ -291,7 +293,7 @@ class Curves:
         self._live.forget(partitions)
 
 
-def build(context: runner.Context) -> faust.App:
+def build(context: runner.Context[CurvesSettings]) -> faust.App:
     """Creates the app of the job."""
     app = runner.app(JOB, context.settings)
     job = Curves(app, context)

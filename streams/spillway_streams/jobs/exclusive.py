@@ -30,6 +30,7 @@ from spillway_streams.ingest.outputs import Outputs, headers, to_messages
 from spillway_streams.ingest.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import consume
+from spillway_streams.process.config import ExclusiveSettings
 
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0
@@ -44,7 +45,7 @@ _MAX_PAYLOAD = 1 << 28
 class Exclusive:
     """The job's state: one shard per assigned partition."""
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[ExclusiveSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._counters = context.counters
@@ -64,7 +65,7 @@ class Exclusive:
 
     @property
     def _consumer(self) -> Consumer:
-        return self._app.consumer  # type: ignore[no-any-return]
+        return self._app.consumer
 
     def open(self, tp: TP, start: Start) -> int:
         """Returns the offset to read an assigned partition from.
@@ -152,7 +153,7 @@ class Exclusive:
         more = True
         while more:
             shards, done = dict(self._shards), []
-            outputs = Outputs(self._sender, self._letters, self._context.store, self._counters)
+            outputs = Outputs(self._sender, self._letters, self._context.clickhouse, self._counters)
             more = False
             for tp, shard in shards.items():
                 if closed := await self._close(tp, shard):
@@ -298,7 +299,7 @@ def _marked(found: list[Message], source: int, sources: int, coverage: Coverage)
         yield message._replace(headers=(*message.headers, *more))
 
 
-def build(context: runner.Context) -> faust.App:
+def build(context: runner.Context[ExclusiveSettings]) -> faust.App:
     """Creates the app of the job."""
     app = runner.app("exclusive", context.settings)
     job = Exclusive(app, context)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import faust
 from faust.types import TP
 from spillway_contracts import names
+from spillway_contracts.hot_state import NetworkEntry
 
 from spillway_streams.batches import columns, positions
 from spillway_streams.batches.columns import Columns, Schema
@@ -30,6 +31,7 @@ from spillway_streams.jobs.graph_share import Share
 from spillway_streams.jobs.live import Live
 from spillway_streams.jobs.shares import Shares, follow
 from spillway_streams.load.attributes import PayloadError
+from spillway_streams.process.config import GraphSettings
 
 JOB = "graph"
 _MEMORY_WINDOWS = 20
@@ -43,7 +45,7 @@ _TABLES = {
 class Graph:
     """The job's state: one share per partition number, and messages with rows not stored yet."""
 
-    def __init__(self, app: faust.App, context: runner.Context) -> None:
+    def __init__(self, app: faust.App, context: runner.Context[GraphSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._window = Window(settings.board_window, settings.board_settle)
@@ -63,7 +65,7 @@ class Graph:
         return Share(graph, HotTable(self._window, settings.max_keys, counters))
 
     async def _restore(self, shares: Mapping[int, Share]) -> None:
-        store, seconds = self._context.store, self._settings.graph_window * _MEMORY_WINDOWS
+        store, seconds = self._context.clickhouse, self._settings.graph_window * _MEMORY_WINDOWS
         stored = await restore.positions(store, JOB, shares)
         for number, share in shares.items():
             own = [row for row in stored if row[1] == number]
@@ -78,7 +80,7 @@ class Graph:
         of = callgraph.request_parts
         share, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
         if share:
-            if parts is not None:
+            if batch and parts is not None:
                 share.add_requests(batch, parts, self._settings.lateness)
             self._requests.add(event, batch)
 
@@ -87,7 +89,7 @@ class Graph:
         of = callgraph.edge_parts
         share, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
         if share:
-            if parts is not None:
+            if batch and parts is not None:
                 share.add(share.graph.edges, share.watermark, batch, parts)
             self._unstored.add(event, batch, parts)
 
@@ -96,7 +98,7 @@ class Graph:
         of = callgraph.network_parts
         share, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
         if share:
-            if parts is not None:
+            if batch and parts is not None:
                 share.add(share.graph.network, share.network_watermark, batch, parts)
             self._unstored.add(event, batch, parts)
 
@@ -141,7 +143,7 @@ class Graph:
             batch = None
         if not self.shares.owns(event.message, share):
             return None, None, None
-        is_new = parts is not None and share.take(batch, self._context.counters)
+        is_new = batch is not None and parts is not None and share.take(batch, self._context.counters)
         return share, batch, parts if is_new else None
 
     async def board(self) -> None:
@@ -150,7 +152,8 @@ class Graph:
         def entries(share: Share, times: boards.Times) -> boards.Demand:
             return boards.demand_board(share.hot, times)
 
-        pairs, settings = {}, self._settings
+        settings = self._settings
+        pairs: dict[str, NetworkEntry] = {}
         for share in self.shares.ready.values():
             end, rows = share.network_times(settings.graph_window, settings.lateness, time.monotonic())
             pairs |= callgraph.network_board(rows, end)
@@ -166,7 +169,7 @@ class Graph:
         taken, requests = self._unstored.take(), self._requests.take()
         for topic, (table, names_) in _TABLES.items():
             own = [one for one in taken if one.batch and one.batch.topic == topic]
-            await self._context.store.insert_columns(
+            await self._context.clickhouse.insert_columns(
                 table, parts_columns(own, names_), self._reader.letters.refused
             )
         done = positions.rows(JOB, (one.batch for one in [*taken, *requests] if one.batch))
@@ -192,7 +195,7 @@ class Graph:
         await self._insert("network_times", callgraph.NETWORK_TIMES, pairs)
 
     async def _insert(self, table: str, names_: tuple[str, ...], rows: list[tuple]) -> None:
-        await self._context.store.insert(table, names_, rows, self._reader.letters.refused)
+        await self._context.clickhouse.insert(table, names_, rows, self._reader.letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
         self.shares.assigned(partitions)
@@ -204,7 +207,7 @@ class Graph:
         self._live.forget(partitions)
 
 
-def build(context: runner.Context) -> faust.App:
+def build(context: runner.Context[GraphSettings]) -> faust.App:
     """Creates the app of the job."""
     app = runner.app(JOB, context.settings)
     job = Graph(app, context)

@@ -6,7 +6,7 @@ read again after an assignment.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import faust
 from faust.types import TP
@@ -43,21 +43,20 @@ S = TypeVar("S", bound=Share)
 ByCluster = Mapping[str, dict[str, LoadBoardEntry] | dict[str, DemandEntry]]
 
 
-class Live:
+class Live(Generic[S]):
     """Adds arrivals to the hot tables of the shares, and writes the boards made of them."""
 
     def __init__(
         self,
         app: faust.App,
-        context: runner.Context,
+        context: runner.Context[HotSettings],
         redis: Boards,
-        shares: Shares,
+        shares: Shares[S],
         reader: Reader,
         entries_only: bool = False,
     ) -> None:
         """`entries_only`: rates count only calls that none of our services made."""
         settings = context.settings
-        assert isinstance(settings, HotSettings)
         self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
         self._settings, self._partitions = settings, context.layout.partitions
         self._counters = context.counters
@@ -136,7 +135,7 @@ class Live:
         if says_unknown:
             self._take_uncounted(live)
         for number, share in live.items():
-            of = {key: self._update(number, share, entries)}
+            of: dict[str, Mapping[str, Mapping[str, Entry]]] = {key: self._update(number, share, entries)}
             if says_unknown:
                 of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, share)
             for name, cluster, found in ((n, c, f) for n, board in of.items() for c, f in board.items()):

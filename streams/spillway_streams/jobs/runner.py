@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import faust
 from faust.types import TP
@@ -22,7 +22,7 @@ from spillway_streams.clients import transport
 from spillway_streams.clients.sending import DeadLetters, Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.process import backoff, health, metrics
-from spillway_streams.process.config import JobSettings
+from spillway_streams.process.config import JobSettings, Settings
 from spillway_streams.process.counters import Counters
 from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
@@ -36,21 +36,29 @@ _RESTART_PAUSE_S = 2.0
 # counts.
 _NO_LIMIT = 1 << 30
 _DEAD_LETTER_BYTES = 1_000_000  # Kafka's own default
+S = TypeVar("S", bound=JobSettings)
+S_co = TypeVar("S_co", bound=JobSettings, covariant=True)
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(Generic[S_co]):
     """Everything that a job is given."""
 
-    settings: JobSettings
+    settings: S_co
     status: Status
     counters: Counters
     store: Store | None  # None for jobs without a setting for ClickHouse
     layout: topics.Layout = topics.Layout(1, {})  # known once the topics are prepared
     lag: Lag = field(default_factory=Lag)
 
+    @property
+    def clickhouse(self: "Context[Settings]") -> Store:
+        """The store of a job that stores rows."""
+        assert self.store is not None  # such a job has a setting for ClickHouse
+        return self.store
 
-def dead_letters(app: faust.App, context: Context) -> DeadLetters:
+
+def dead_letters(app: faust.App, context: Context[JobSettings]) -> DeadLetters:
     """Returns the dead letters of a job, with the size limit of their topic."""
     limit = context.layout.max_bytes.get(names.KAFKA_TOPIC_DEAD_LETTERS, _DEAD_LETTER_BYTES)
     return DeadLetters(Sender(app, context.status), context.counters, limit)
@@ -133,10 +141,10 @@ def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
     return end is None or offset + 1 >= end
 
 
-Build = Callable[[Context], faust.App | Awaitable[faust.App]]
+Build = Callable[[Context[S]], faust.App | Awaitable[faust.App]]
 
 
-async def run(context: Context, build: Build) -> NoReturn:
+async def run(context: Context[S], build: Build[S]) -> NoReturn:
     """Runs a job until SIGTERM or SIGINT, which end the process.
 
     When Faust gives up, the process restarts itself.
@@ -163,7 +171,7 @@ async def run(context: Context, build: Build) -> NoReturn:
     os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
 
 
-async def _work(context: Context, build: Build) -> None:
+async def _work(context: Context[S], build: Build[S]) -> None:
     settings = context.settings
     wanted = dict.fromkeys(declared.KNOWN, declared.Topic(settings.topic_partitions, settings.topic_replicas))
     wanted[names.KAFKA_TOPIC_DEAD_LETTERS] = declared.Topic(1, settings.topic_replicas)

@@ -4,7 +4,7 @@ Everything downstream is a function of this table, so neither the order in which
 how they are split into batches changes a result.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -241,7 +241,7 @@ class LoadTable:
         }
 
 
-def restored(columns: list[list]) -> Parts:
+def restored(columns: Sequence[Sequence]) -> Parts:
     """Parts from stored columns, summed over batches.
 
     `columns`: in the order of LOAD_PARTS, `at` in Unix seconds.

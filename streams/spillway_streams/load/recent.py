@@ -1,7 +1,5 @@
 """Sums of the last seconds by key, for windows that slide. Pure."""
 
-from collections.abc import Hashable
-
 import numpy as np
 
 from spillway_streams.batches.parts import Parts
@@ -20,7 +18,7 @@ class Recent:
     def __init__(self, name: str, width: int, memory: int, max_keys: int, counters: Counters) -> None:
         self._name, self._width, self._memory, self._max_keys = name, width, memory, max_keys
         self._counters = counters
-        self._ids: dict[Hashable, int] = {}
+        self._ids: dict[tuple, int] = {}
         self._seconds: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._floor = np.iinfo(np.int64).min
         self._pruned_at: int | None = None
@@ -46,7 +44,7 @@ class Recent:
                 self._put(int(at[first]), ids[first:end], sums[first:end])
         self._trim()
 
-    def total(self, first: int, end: int) -> dict[Hashable, np.ndarray]:
+    def total(self, first: int, end: int) -> dict[tuple, np.ndarray]:
         """Returns key -> sums (width,) over the seconds first <= s < end.
 
         It holds the keys that occur in these seconds, in order.

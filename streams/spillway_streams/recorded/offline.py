@@ -75,7 +75,8 @@ def rows(schema: Schema, batches: Iterable[Any]) -> Columns:
 
 def record(traces: Iterable[ExportTraceServiceRequest]) -> Recording:
     """Returns the calls and edges of traces. Each request must be one trace."""
-    counters, closed = Counters(), []
+    counters = Counters()
+    closed: list[Closed] = []
     for stretch in _stretches(traces):
         closed += close(_batches(stretch), counters)
     return Recording(

@@ -18,7 +18,8 @@ from spillway_streams import StreamsError
 from spillway_streams.process.cluster_topics import MERGED
 from spillway_streams.topics.declared import KNOWN, of_clusters
 
-# Codes of Kafka's protocol (AclOperation, ResourceType, PatternType LITERAL, AclPermissionType ALLOW).
+# Codes of Kafka's protocol: AclOperation, ResourceType, PatternType LITERAL, and AclPermissionType
+# ALLOW.
 _OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
 _RESOURCES = {"TOPIC": 2, "GROUP": 3}
 _LITERAL, _ALLOW, _ANY = 3, 3, 1

@@ -56,6 +56,11 @@ class Bucket:
         """Makes reads and writes use this connection from now on. It must be called first."""
         self._js = js
 
+    @property
+    def _connection(self) -> JetStreamContext:
+        assert self._js is not None  # `attach` is called before every read and write
+        return self._js
+
     def in_force(self) -> dict[str, Ruleset]:
         """Returns by cluster the ruleset that its relay has to serve.
 
@@ -96,7 +101,7 @@ class Bucket:
 
         Raises jetstream.TROUBLE.
         """
-        return await self._values.history(self._js, cluster)
+        return await self._values.history(self._connection, cluster)
 
     async def sign_again(self) -> int:
         """Signs with the current key every value that another trusted key has signed.
@@ -131,8 +136,8 @@ class Bucket:
                 await self._read_versions()
 
     async def _read_all(self) -> None:
-        keys = sorted({*self._clusters, *(await self._values.names(self._js))})
-        found = await asyncio.gather(*(self._values.latest(self._js, key) for key in keys))
+        keys = sorted({*self._clusters, *(await self._values.names(self._connection))})
+        found = await asyncio.gather(*(self._values.latest(self._connection, key) for key in keys))
         self._entries = dict(zip(keys, found, strict=True))
         for cluster in keys:
             self._raise_floor(self._version(cluster))
@@ -202,7 +207,7 @@ class Bucket:
         headers = self._keys.sign(cluster, payload)
         headers[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(last)
         try:
-            written = await self._js.publish(SUBJECT + cluster, payload, headers=headers)
+            written = await self._connection.publish(SUBJECT + cluster, payload, headers=headers)
         except APIError as error:
             if error.err_code in _WRONG_SEQUENCE:
                 raise ConflictError(cluster) from error

@@ -19,7 +19,7 @@ from spillway_contracts import names
 from spillway_publisher.bucket.jetstream import TROUBLE
 from spillway_publisher.bucket.keys import Keys
 from spillway_publisher.bucket.signing import UnverifiedError
-from spillway_publisher.bucket.values import decode
+from spillway_publisher.bucket.values import decode, number
 from spillway_publisher.process.telemetry import Telemetry
 from spillway_publisher.rules.bases import positive, rule_key
 
@@ -49,8 +49,8 @@ def weights(ruleset: Ruleset) -> dict:
 class Reader:
     """Reads the stream.
 
-    Every method raises jetstream.TROUBLE. All but `newest` raise NotFoundError, one of them, when the
-    stream does not exist yet.
+    Every method raises jetstream.TROUBLE. All but `newest` raise NotFoundError, one of them, when
+    the stream does not exist yet.
     """
 
     def __init__(self, keys: Keys, telemetry: Telemetry) -> None:
@@ -116,15 +116,15 @@ class Reader:
             return None
 
     def _opened(self, found: api.RawStreamMsg) -> Checkpoint:
-        payload = found.data or b""
+        payload, sequence = found.data or b"", number(found)
         ruleset = decode(payload)
         version = ruleset.version if ruleset else 0
         try:
             self._keys.verify(SUBJECT, payload, found.headers)
         except UnverifiedError as error:
-            self._telemetry.malformed(f"{REFUSED}.{error.reason}", SUBJECT, found.seq, str(error))
-            return Checkpoint(found.seq, version, None)
-        return Checkpoint(found.seq, version, ruleset)
+            self._telemetry.malformed(f"{REFUSED}.{error.reason}", SUBJECT, sequence, str(error))
+            return Checkpoint(sequence, version, None)
+        return Checkpoint(sequence, version, ruleset)
 
 
 class Checkpoints:

@@ -33,11 +33,11 @@ class Keys:
     @property
     def id(self) -> str:
         """The id of the signing key."""
-        return signing.key_id(self._own.public_key())
+        return signing.key_id(self._signing_key().public_key())
 
     def sign(self, cluster: str, payload: bytes) -> dict[str, str]:
         """Returns the headers to send with the payload as the cluster's value."""
-        return signing.sign(self._own, cluster, payload)
+        return signing.sign(self._signing_key(), cluster, payload)
 
     def verify(self, cluster: str, payload: bytes, headers: Mapping[str, str] | None) -> str:
         """Returns the id of the trusted key that signed. Raises signing.UnverifiedError."""
@@ -48,12 +48,11 @@ class Keys:
 
         Raises ContractError for invalid content, once, and keeps the previous keys.
         """
+        unreadable: ContractError | None = None
         try:
             content = self._read()
         except ContractError as error:
             content, unreadable = (str(error).encode(),), error
-        else:
-            unreadable = None
         if content == self._seen:
             return False
         self._seen = content
@@ -62,6 +61,10 @@ class Keys:
         before = (self._own_id(), set(self._trusted))
         self._own, self._trusted = self._parse(content)
         return (self._own_id(), set(self._trusted)) != before
+
+    def _signing_key(self) -> Ed25519PrivateKey:
+        assert self._own is not None  # only `run` signs, and its settings require the key
+        return self._own
 
     def _own_id(self) -> str | None:
         return None if self._own is None else self.id

@@ -78,13 +78,14 @@ class Values:
                 found = await js.get_msg(STREAM, seq=sequence, subject=SUBJECT + key, next=True)
             except NotFoundError:
                 return [stored for _, stored in sorted(found_by_version.items())]
-            sequence = found.seq + 1
+            sequence = number(found) + 1
             ruleset = self._opened(found, key).ruleset
             if ruleset.version:
+                assert found.time is not None  # as of `number`
                 found_by_version.setdefault(ruleset.version, Stored(ruleset, found.time))
 
     def _opened(self, found: RawStreamMsg, key: str) -> Entry:
-        payload, nothing = found.data or b"", Entry(found.seq, Ruleset())
+        payload, nothing = found.data or b"", Entry(number(found), Ruleset())
         if (found.headers or {}).get(KV_OP) in (KV_DEL, KV_PURGE):
             return nothing
         try:
@@ -101,17 +102,25 @@ class Values:
                 found, "ahead", f"version {ruleset.version}, which no relay takes: over an hour ahead"
             )
             return nothing
-        return Entry(found.seq, ruleset, payload, key_id)
+        return Entry(number(found), ruleset, payload, key_id)
 
     def _count(self, found: RawStreamMsg, reason: str, detail: str) -> None:
         """Counts each invalid value once, however often it is read."""
-        this = (found.subject, found.seq, found.time)
+        subject, sequence = found.subject, number(found)
+        assert subject is not None  # as of `number`
+        this = (subject, sequence, found.time)
         if this in self._counted:
             return
         if len(self._counted) >= _COUNTED:
             self._counted.clear()
         self._counted.add(this)
-        self._telemetry.malformed(f"{REFUSED}.{reason}", found.subject, found.seq, detail)
+        self._telemetry.malformed(f"{REFUSED}.{reason}", subject, sequence, detail)
+
+
+def number(found: RawStreamMsg) -> int:
+    """Returns the message's sequence number in its stream."""
+    assert found.seq is not None  # NATS sends subject, number and time with every stored message
+    return found.seq
 
 
 def decode(value: bytes) -> Ruleset | None:

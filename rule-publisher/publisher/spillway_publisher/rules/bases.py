@@ -119,9 +119,9 @@ def stamp(ruleset: Ruleset, in_force: Mapping[str, Ruleset], version: int) -> No
     """
     before = {rule_key(rule): (rule, part) for part in in_force.values() for rule in part.rules}
     for rule in ruleset.rules:
-        known, part = before.get(rule_key(rule), (None, None))
+        earlier = before.get(rule_key(rule))
         rule.changed_version, rule.changed_by = version, ruleset.origin
-        if known is not None and positive(known) == positive(rule):
-            rule.changed_version, rule.changed_by = changed(known, part)
+        if earlier is not None and positive(earlier[0]) == positive(rule):
+            rule.changed_version, rule.changed_by = changed(*earlier)
     ruleset.ClearField("base_version")
     ruleset.ClearField("partial")

@@ -77,6 +77,7 @@ def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], lis
     changes = _cut_expiry(result, context)
     in_force = _rules_in_force(context)
     pinned = _apply_pins(result, context.policy)
+    maximum = context.policy.maximum_shift
     counts = {"pins": sum(pinned.values()), "minimum_local_share": 0, "maximum_shift": 0}
     for i, rule in enumerate(result.rules):
         if rule_key(rule) in pinned:
@@ -91,8 +92,9 @@ def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], lis
         ]
         if not denied:
             counts["minimum_local_share"] += _keep_local(rule, context)
-            if context.policy.maximum_shift is not None and proposal.origin != ORIGIN_OPERATOR:
-                counts["maximum_shift"] += _limit_shift(rule, in_force.get(rule_key(rule)), context)
+            if maximum is not None and proposal.origin != ORIGIN_OPERATOR:
+                base = in_force.get(rule_key(rule))
+                counts["maximum_shift"] += _limit_shift(rule, base, maximum, context)
     changes += [
         f"{key}: changed {count} of {len(result.rules)} rules" for key, count in counts.items() if count
     ]
@@ -158,12 +160,11 @@ def _keep_local(rule: Rule, context: Context) -> bool:
     return _set_weights(rule, weights.raise_local(proposed, local, minimum), why, None)
 
 
-def _limit_shift(rule: Rule, base: Rule | None, context: Context) -> bool:
+def _limit_shift(rule: Rule, base: Rule | None, maximum: int, context: Context) -> bool:
     """Limits the step from the weights in force, if they are known and still allowed.
 
     Returns whether the rule changed.
     """
-    maximum = context.policy.maximum_shift
     if base is not None:
         start = _weights(base)
     elif rule.source_cluster in held.placed(context.topology, rule.traffic_class.service):

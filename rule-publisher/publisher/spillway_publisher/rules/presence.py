@@ -140,9 +140,9 @@ class Presence:
             counts[service] = counts.get(service, 0) + seen.count
         union = Heartbeat(cluster=cluster, ttl_seconds=int(self._ttl_s), ruleset_version=self._version())
         # The longest hold counts, because rules may still steer until then.
-        holds = [self._holds.get(relay) for relay in self._reporting()]
-        if None not in holds:
-            union.hold_seconds = max(holds)
+        reporting = self._reporting()
+        if all(relay in self._holds for relay in reporting):
+            union.hold_seconds = max(self._holds[relay] for relay in reporting)
         for service, count in sorted(counts.items()):
             union.services.add(service=service, connected_envoys=min(count, 2**32 - 1))
         return union

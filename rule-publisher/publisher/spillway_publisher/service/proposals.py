@@ -24,7 +24,7 @@ from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.telemetry import Telemetry, log
 from spillway_publisher.rules import bases, fences, slices
 from spillway_publisher.rules.checks import Context, contract_problems
-from spillway_publisher.rules.guardrails import Decision, decide
+from spillway_publisher.rules.guardrails import decide
 
 FETCH_S = 2.0
 
@@ -56,8 +56,9 @@ class Proposals:
         # the refusal. The bucket knows the tokens of published versions, across restarts too.
         self._refused_fences: dict[Origin, tuple[int, int]] = {}
         self._unsettled: Msg | None = None
-        # The last attempt to publish. Its write may have succeeded although the answer was lost.
-        self._attempt: tuple[str, int, Decision] | None = None
+        # The last attempt to publish: the proposal's id, the version, the ruleset, and the reason.
+        # Its write may have succeeded although the answer was lost.
+        self._attempt: tuple[str, int, Ruleset, str] | None = None
 
     def forget(self) -> None:
         """Drops the unsettled message because its connection is closed.
@@ -137,7 +138,7 @@ class Proposals:
                 return False
             version = given or self._bucket.next_version()
             bases.stamp(decision.ruleset, context.in_force, version)
-            self._attempt = (proposal.id, version, decision)
+            self._attempt = (proposal.id, version, decision.ruleset, decision.reason)
             try:
                 await self._write(decision.ruleset, version, claimed=given is not None)
             except ConflictError:
@@ -188,8 +189,8 @@ class Proposals:
         if self._attempt is None or self._attempt[:2] != (ruleset_id, version):
             self._telemetry.counters["proposals.duplicate"] += 1
             return
-        decision, self._attempt = self._attempt[2], None
-        self._publish_noted(decision.ruleset, version, decision.reason)
+        (_, _, ruleset, reason), self._attempt = self._attempt, None
+        self._publish_noted(ruleset, version, reason)
 
     def _publish_noted(self, ruleset: Ruleset, version: int, reason: str) -> None:
         self._telemetry.counters["proposals.published"] += 1

@@ -6,7 +6,7 @@ buffer while ClickHouse is away. Rows stored twice collapse in the table (Replac
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError
@@ -28,6 +28,7 @@ BATCH = 500
 FETCH_S = 2.0
 RETRY_S = 1.0
 M = TypeVar("M", Acknowledgement, Heartbeat)
+Content = TypeVar("Content")
 
 
 class Malformed(Exception):
@@ -160,9 +161,9 @@ class Reports:
                 self._hot_state.place(placement, presence.until)
         self._unplaced.clear()
 
-    async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], object]) -> list[tuple[Msg, object]]:
+    async def _sort_out(self, batch: list[Msg], read: Callable[[Msg], Content]) -> list[tuple[Msg, Content]]:
         """Returns the valid messages with their content. Counts and terminates the others."""
-        good = []
+        good: list[tuple[Msg, Content]] = []
         for message in batch:
             try:
                 good.append((message, read(message)))
@@ -199,7 +200,7 @@ class Reports:
                 await asyncio.sleep(RETRY_S)
 
 
-async def _batches(consumer: JetStreamContext.PullSubscription):
+async def _batches(consumer: JetStreamContext.PullSubscription) -> AsyncIterator[list[Msg]]:
     while True:
         try:
             yield await consumer.fetch(BATCH, timeout=FETCH_S)

@@ -9,9 +9,9 @@ use prost::Message;
 use spillway_spans::classes::class_id::is_class_id;
 use spillway_spans::counters::Counters;
 use spillway_spans::decode::keys::KEYS;
-use spillway_spans::memory::names::Names;
 use spillway_spans::decode::otlp::{Decoder, PayloadError, Rejected};
 use spillway_spans::decode::sampling::MAX_COUNT;
+use spillway_spans::memory::names::Names;
 use spillway_spans::span::{Kind, Span};
 
 const NOW_US: i64 = 1_700_000_100_000_000;

@@ -1,8 +1,8 @@
 //! Paths, routes, class ids and tracestates of strangers.
 
 use spillway_spans::classes::class_id::is_class_id;
-use spillway_spans::decode::sampling;
 use spillway_spans::classes::template::{self, MAX_VARIABLES, OTHER, is_identifier};
+use spillway_spans::decode::sampling;
 
 /// A template is part of a valid class id, and a pattern that Envoy takes.
 fn check(template: &str) {
