@@ -16,4 +16,9 @@ output "secrets" {
     condition     = var.public != null || length(local.authorities) == 0
     error_message = "trust: certificates go into the ConfigMap spillway-trust, which the module makes with `public` alone; there put them into it as kafka.crt and so on, and say the key in the chart's values."
   }
+
+  precondition {
+    condition     = var.public != null || length(local.server_names) == 0
+    error_message = "public: null, but identity.servers has ${join(", ", local.server_names)}; their Secrets hold the authorities of public.trust."
+  }
 }

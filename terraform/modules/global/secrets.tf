@@ -43,10 +43,11 @@ locals {
     },
     var.redis_user_file == null ? {} : { spillway-redis-users = tomap({ "users.acl" = local.users_acl }) },
     var.nats_user_files == null ? {} : { spillway-nats-users = tomap({ "users.conf" = local.users_conf }) },
+    # Without `public` the output `secrets` says what is missing.
     { for name in local.server_names : "spillway-${name}-tls" => tomap({
       "tls.crt" = var.identity.servers[name].certificate
       "tls.key" = var.identity.servers[name].key
-      "ca.crt"  = var.public.trust
+      "ca.crt"  = var.public == null ? "" : var.public.trust
     }) },
   )
   server_names = !local.given ? [] : nonsensitive(keys(var.identity.servers))

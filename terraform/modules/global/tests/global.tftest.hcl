@@ -150,8 +150,17 @@ run "trust_is_no_path" {
 run "a_providers_authorities_need_the_modules_own_configmap" {
   command = plan
   variables {
+    public   = null
+    identity = null
+    trust    = { redis = "-----BEGIN CERTIFICATE-----\nof the provider" }
+  }
+  expect_failures = [output.secrets]
+}
+
+run "a_servers_secret_needs_the_authorities" {
+  command = plan
+  variables {
     public = null
-    trust  = { redis = "-----BEGIN CERTIFICATE-----\nof the provider" }
   }
   expect_failures = [output.secrets]
 }
