@@ -112,17 +112,20 @@ def circles(package: Package) -> Iterator[str]:
         yield f"{package.folder.name}: modules import one another: {' <- '.join(error.args[1])}"
 
 
+def _is_of_a_box(init: Path) -> bool:
+    return init.parent.name.startswith("spillway_")
+
+
 def main(root: Path) -> int:
     problems: list[str] = []
     order = tomllib.loads((root / ORDER).read_text())
-    folders = {path.parent.name: path.parent for path in sources(root, "*/__init__.py")}
-    for name, table in order.items():
-        if name not in folders:
-            problems.append(f"{ORDER}: there is no package {name}")
-            continue
+    folders = {path.parent.name: path.parent for path in sources(root, "*/__init__.py") if _is_of_a_box(path)}
+    problems += [f"{folders[name].relative_to(root)}: no table in {ORDER}" for name in folders.keys() - order]
+    problems += [f"{ORDER}: there is no package {name}" for name in order.keys() - folders]
+    for name in folders.keys() & order.keys():
         package = read(folders[name])
-        for check in (wrong_way, unlisted):
-            problems += check(package, table["rooms"], root)
+        if rooms := order[name]["rooms"]:  # without rooms a package is flat
+            problems += [*wrong_way(package, rooms, root), *unlisted(package, rooms, root)]
         problems += [*undocumented(package, root), *circles(package)]
     rooms = sum(len(table["rooms"]) for table in order.values())
     print("\n".join(problems) if problems else json.dumps({"rooms": rooms, "against_the_order": 0}))

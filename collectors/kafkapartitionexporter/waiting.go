@@ -31,7 +31,7 @@ func (w *waiting) begin() (end func()) {
 	}
 }
 
-// oldest returns the age of the oldest attempt in flight, or 0 when there is none.
+// oldest returns the age of the oldest attempt in flight. It is 0 without attempts in flight.
 func (w *waiting) oldest() (age time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

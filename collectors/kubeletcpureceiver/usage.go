@@ -99,8 +99,8 @@ func (p pod) mainContainer(sidecars []string) string {
 	return ""
 }
 
-// cpuLimit returns the limit in cores, or 0 when there is none. The status takes precedence over
-// the spec, because it has the limit in force.
+// cpuLimit returns the container's limit in cores. It is 0 if the container has no limit. The
+// status takes precedence over the spec, because it has the limit in force.
 func (p pod) cpuLimit(name string) (float64, error) {
 	for _, containers := range [][]container{p.Status.ContainerStatuses, p.Spec.Containers} {
 		for _, c := range containers {

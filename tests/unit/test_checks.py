@@ -127,6 +127,20 @@ def test_what_breaks_the_order_of_rooms_is_named(box, name, content, said):
     assert said in result.stdout
 
 
+def test_a_package_without_a_table_is_named(box):
+    write(box, "box/spillway_other/__init__.py", '"""Other."""\n')
+    assert "box/spillway_other: no table in tools/rooms.toml" in tool("rooms.py", box).stdout
+
+
+def test_a_flat_package_may_have_no_circle_either(box):
+    write(box, "tools/rooms.toml", '[spillway_box]\nrooms = ["low", "high"]\n[spillway_flat]\nrooms = []\n')
+    write(box, "flat/spillway_flat/__init__.py", '"""Flat."""\n')
+    write(box, "flat/spillway_flat/a.py", "import spillway_flat.b\n")
+    assert tool("rooms.py", box).returncode == 0, tool("rooms.py", box).stdout
+    write(box, "flat/spillway_flat/b.py", "import spillway_flat.a\n")
+    assert "spillway_flat: modules import one another" in tool("rooms.py", box).stdout
+
+
 def test_a_room_that_is_gone_is_named(box):
     write(box, "tools/rooms.toml", '[spillway_box]\nrooms = ["low", "high", "gone"]\n')
     assert "spillway_box: there is no room 'gone'" in tool("rooms.py", box).stdout

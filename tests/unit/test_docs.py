@@ -126,4 +126,6 @@ def test_the_architecture_page_has_the_rooms_in_their_order():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     declared = tomllib.loads((ROOT / "tools/rooms.toml").read_text())
     shown = dict(re.findall(r"^\| `(spillway_\w+)` \| (.+) \|$", text, re.M))
-    assert shown == {package: " → ".join(entry["rooms"]) for package, entry in declared.items()}
+    assert shown == {
+        package: " → ".join(entry["rooms"]) for package, entry in declared.items() if entry["rooms"]
+    }

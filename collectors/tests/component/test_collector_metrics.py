@@ -38,12 +38,18 @@ def test_every_metric_of_the_reference_is_served(running, kafka):
     trace_id = secrets.token_bytes(16)
     assert running.export_http("/v1/traces", spans_request([trace_id]).SerializeToString()).status_code == 200
     messages_of(kafka, [trace_id], 1)
-    told = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(REFERENCE.read_text())}
-    assert told
+    documented = {
+        name: set(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(REFERENCE.read_text())
+    }
+    assert documented
 
     def differ() -> dict[str, tuple]:
         found = served(running.metrics())
-        return {name: (labels, found.get(name)) for name, labels in told.items() if found.get(name) != labels}
+        return {
+            name: (labels, found.get(name))
+            for name, labels in documented.items()
+            if found.get(name) != labels
+        }
 
     eventually(
         lambda: not differ(), "every metric of REFERENCE.md", seen=lambda: f"{differ()}\n{running.metrics()}"

@@ -45,7 +45,7 @@ _NOT_IN_URLS = (
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a URL's host or an address is this machine, as far as its name tells."""
+    """Returns whether the host is a loopback address or `localhost`. Resolves no name."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

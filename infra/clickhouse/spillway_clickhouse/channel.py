@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from . import wire
-from .native import Block, read_block
-from .wire import ClientPacket, Reader, ServerPacket, WireError
+from spillway_clickhouse import wire
+from spillway_clickhouse.native import Block, read_block
+from spillway_clickhouse.wire import ClientPacket, Reader, ServerPacket, WireError
 
 _RECEIVE = 1 << 20  # bytes requested from the socket at once
 

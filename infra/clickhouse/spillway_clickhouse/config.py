@@ -23,9 +23,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire
 
-from . import grants
-from .grants import Role
-from .variants import CLUSTERED, VariantName
+from spillway_clickhouse import grants
+from spillway_clickhouse.grants import Role
+from spillway_clickhouse.variants import CLUSTERED, VariantName
 
 EXIT_USAGE = 64  # sysexits.h EX_USAGE
 

@@ -24,8 +24,8 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from . import grants
-from .grants import Role
+from spillway_clickhouse import grants
+from spillway_clickhouse.grants import Role
 
 _DEEPBIND = 0x00008  # RTLD_DEEPBIND: the extension must use its own allocator
 _ERROR = re.compile(r"Code: (\d+)\. (DB::.*)", re.DOTALL)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-from . import packets, sql
-from .channel import Channel
-from .engine import EngineConnection, EngineError, Insert
-from .native import Block, parse_type, read_blocks
+from spillway_clickhouse import packets, sql
+from spillway_clickhouse.channel import Channel
+from spillway_clickhouse.engine import EngineConnection, EngineError, Insert
+from spillway_clickhouse.native import Block, parse_type, read_blocks
 
 NO_SUCH_COLUMN, SYNTAX_ERROR = 16, 62
 _READ_ONLY_COLUMNS = {"MATERIALIZED", "ALIAS"}

@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error, NetworkError, ServerException, SocketTimeoutError
 
-from .config import EXIT_USAGE, MigrateConfig, load
-from .sql import tokens
-from .variants import VARIANTS, Target, VariantError, VariantName, statements
+from spillway_clickhouse.config import EXIT_USAGE, MigrateConfig, load
+from spillway_clickhouse.sql import tokens
+from spillway_clickhouse.variants import VARIANTS, Target, VariantError, VariantName, statements
 
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _RECORD = """

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .wire import Reader, string, varint
+from spillway_clickhouse.wire import Reader, string, varint
 
 # Bytes of one value. A type with arguments is looked up by its name before the parenthesis.
 _WIDTHS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .wire import REVISION, Reader, ServerPacket, WireError, string, varint
+from spillway_clickhouse.wire import REVISION, Reader, ServerPacket, WireError, string, varint
 
 _COMPLETE = 2  # QueryProcessingStage: the whole query runs here
 _IMPORTANT = 1  # settings flag: an unknown name is an error

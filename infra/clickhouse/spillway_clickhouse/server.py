@@ -13,13 +13,13 @@ import socket
 import sys
 import threading
 
-from . import packets
-from .config import ServerConfig, load, split_host_port
-from .engine import Engine, EngineError
-from .grants import ADMIN
-from .health import Health
-from .session import Account, Session
-from .watchdog import Watchdog
+from spillway_clickhouse import packets
+from spillway_clickhouse.config import ServerConfig, load, split_host_port
+from spillway_clickhouse.engine import Engine, EngineError
+from spillway_clickhouse.grants import ADMIN
+from spillway_clickhouse.health import Health
+from spillway_clickhouse.session import Account, Session
+from spillway_clickhouse.watchdog import Watchdog
 
 log = logging.getLogger("spillway_clickhouse")
 

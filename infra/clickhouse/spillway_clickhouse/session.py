@@ -10,15 +10,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import packets, sql
-from .channel import Channel, ClientCancelled
-from .engine import Engine, EngineConnection, EngineError
-from .execute import execute
-from .grants import ADMIN
-from .native import Block, UnsupportedType
-from .packets import Query
-from .watchdog import Watchdog
-from .wire import ClientPacket, WireError
+from spillway_clickhouse import packets, sql
+from spillway_clickhouse.channel import Channel, ClientCancelled
+from spillway_clickhouse.engine import Engine, EngineConnection, EngineError
+from spillway_clickhouse.execute import execute
+from spillway_clickhouse.grants import ADMIN
+from spillway_clickhouse.native import Block, UnsupportedType
+from spillway_clickhouse.packets import Query
+from spillway_clickhouse.watchdog import Watchdog
+from spillway_clickhouse.wire import ClientPacket, WireError
 
 log = logging.getLogger(__name__)
 

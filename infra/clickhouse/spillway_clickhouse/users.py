@@ -25,8 +25,8 @@ from typing import Any
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 
-from .config import UsersConfig, load
-from .grants import GrantsError, Role, read
+from spillway_clickhouse.config import UsersConfig, load
+from spillway_clickhouse.grants import GrantsError, Role, read
 
 Ask = Callable[[str], list[tuple[Any, ...]]]  # statement -> rows
 _SUM = re.compile(r"[0-9a-f]{64}")

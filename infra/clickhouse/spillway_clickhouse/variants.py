@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .sql import Token, tokens
+from spillway_clickhouse.sql import Token, tokens
 
 VariantName = Literal["single", "cloud", "replicated", "distributed"]
 VARIANTS = get_args(VariantName)

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from .wire import ClientPacket
+from spillway_clickhouse.wire import ClientPacket
 
 log = logging.getLogger(__name__)
 

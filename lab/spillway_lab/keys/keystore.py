@@ -86,7 +86,8 @@ class Keystore:
             # Authorities are made with keys of this type only (certificates.authority).
             if not isinstance(held, ec.EllipticCurvePrivateKey) or held.public_key() != valid[0].public_key():
                 raise ValueError(
-                    f"{key}: not the key of {certificate}; without these files a new authority is made"
+                    f"{key}: must be an elliptic-curve key, and the key of {certificate}; "
+                    "without these files a new authority is made"
                 )
             return Issued(valid[0], held), _pem(valid)
         signer = certificates.authority(cluster, now)

@@ -158,7 +158,7 @@ def test_an_authority_with_another_key_signs_nothing(tmp_path: Path) -> None:
     Keystore(tmp_path / "two").issue([POD], NOW)
     foreign = (tmp_path / "two/authority/a/ca.key").read_bytes()
     (tmp_path / "one/authority/a/ca.key").write_bytes(foreign)
-    with pytest.raises(LabError, match="authority/a/ca.key: not the key of"):
+    with pytest.raises(LabError, match="authority/a/ca.key: must be an elliptic-curve key, and the key of"):
         Keystore(tmp_path / "one").issue([POD], NOW)
 
 

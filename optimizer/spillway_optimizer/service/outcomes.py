@@ -99,20 +99,14 @@ class Outcomes:
             self._log(run, case, decision.action, part.evaluation, reason, published)
 
     def _log(self, run: Run, case: Case, action: Action, e: Evaluation, reason: str, published: str) -> None:
-        solved = case.solved
-        # New rules and rollbacks come from a solution, and `judged` computes what they lose.
-        assert solved is not None and solved.loss is not None
         _LOG.info(
-            "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, gap %s, lost %.2e by "
-            "merging and %.2e by rounding",
-            *(
-                action.value,
-                published,
-                case.name,
-                run.occasion.policy,
-                reason,
-                e.mean_latency_ms,
-                e.demand_rps,
-            ),
-            *(solved.solution.relative_gap, solved.loss.merging, solved.loss.rounding),
+            "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, %s",
+            action.value,
+            published,
+            case.name,
+            run.occasion.policy,
+            reason,
+            e.mean_latency_ms,
+            e.demand_rps,
+            case.solved.quality if case.solved else "no solution",
         )

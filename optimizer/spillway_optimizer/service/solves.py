@@ -25,6 +25,14 @@ class Solved:
     # Evaluation of the routing in force at the same demand. None: it cannot be priced.
     now: Evaluation | None = None
 
+    @property
+    def quality(self) -> str:
+        """The solution's gap and what extraction loses, as far as it was computed, for the log."""
+        gap = f"gap {self.solution.relative_gap}"
+        if self.loss is None:
+            return gap
+        return f"{gap}, lost {self.loss.merging:.2e} by merging and {self.loss.rounding:.2e} by rounding"
+
 
 @dataclass(frozen=True)
 class Occasion:

@@ -15,7 +15,9 @@ from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.rulesets.decide import Action, decide
+from spillway_optimizer.rulesets.extract import Loss
 from spillway_optimizer.service import case, solving
+from spillway_optimizer.service.solves import Solved
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
 
@@ -266,3 +268,12 @@ async def test_a_policys_shares_within_its_pins_are_what_is_sent(world):
     (ruleset,), row, _ = await world(guardrails=pin, policy="local")
     (pinned,) = [w for k, w in of_ruleset(ruleset).items() if k[:2] == ("west", "frontend")]
     assert pinned == {"west": 4000, "east": 6000} and row["outcome"] == "proposed"
+
+
+def test_the_quality_of_a_solution_that_was_not_extracted_is_its_gap():
+    """A rollback may come from a solution of which no rules were made, so its loss is unknown."""
+    solution = SimpleNamespace(relative_gap=0.001)
+    assert Solved(None, solution, 1.0).quality == "gap 0.001"
+    assert Solved(None, solution, 1.0, loss=Loss(0.01, 0.002)).quality == (
+        "gap 0.001, lost 1.00e-02 by merging and 2.00e-03 by rounding"
+    )

@@ -55,8 +55,8 @@ func part(message []byte, number protowire.Number) (children []field, rest []byt
 	return children, rest, nil
 }
 
-// first returns the content of the first length-delimited field with the number, or nil when there
-// is none.
+// first returns the content of the first length-delimited field with the number. It is nil if the
+// message has no such field.
 func first(message []byte, number protowire.Number) ([]byte, error) {
 	for len(message) > 0 {
 		found, rest, err := next(message)
