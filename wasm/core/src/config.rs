@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 use spillway_contracts::{VALUE_DIRECTION_INBOUND, VALUE_DIRECTION_OUTBOUND};
 
 use crate::Direction;
-use crate::caller::Pattern;
-use crate::message::is_ascii_message;
-use crate::outbox::Bounds;
+use crate::export::outbox::Bounds;
+use crate::request::caller::Pattern;
+use crate::request::message::is_ascii_message;
 
 /// Longest DNS name, in characters.
 const NAME_MAX: usize = 253;

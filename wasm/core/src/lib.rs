@@ -3,36 +3,22 @@
 //! Every input and every output is a plain value. The shell crate (`spillway-filter`) carries these
 //! values to and from Envoy.
 //!
-//! A request passes through the modules in this order. [`headers`] finds the headers that the
-//! filter reads. [`trace`] continues the caller's trace or starts one. [`load`] measures the load
-//! that the request met on arrival. [`exchange`] collects the facts of the request and encodes them
-//! through [`otlp`]. [`outbox`] keeps the finished span until the collector has accepted it.
+//! A request passes through the modules in this order. [`request::headers`] finds the headers that
+//! the filter reads. [`context::trace`] continues the caller's trace or starts one.
+//! [`metering::load`] measures the load that the request met on arrival. [`request::exchange`]
+//! collects the facts of the request and encodes them through [`otlp`]. [`export::outbox`] keeps
+//! the finished span until the collector has accepted it.
 #![warn(missing_docs)]
 
-pub mod b3;
-pub mod caller;
-pub mod class;
-pub mod classes;
 pub mod config;
-pub mod exchange;
-pub mod flags;
-pub mod grpc;
-pub mod headers;
-pub mod hex;
-pub mod ids;
-pub mod load;
-pub mod message;
+pub mod context;
+pub mod export;
+pub mod metering;
 pub mod otlp;
-pub mod outbox;
-pub mod outcome;
-pub mod property;
-pub mod sampling;
+pub mod request;
 pub mod short;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod trace;
-pub mod tracestate;
-pub mod turn;
 
 /// The side of the application on which this proxy listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

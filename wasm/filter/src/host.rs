@@ -5,7 +5,7 @@
 //! return.
 
 use proxy_wasm::types::{Bytes, LogLevel, MapType, MetricType};
-use spillway_filter_core::property::{Properties, Property};
+use spillway_filter_core::request::property::{Properties, Property};
 
 /// A gRPC call to one method, through an Envoy cluster.
 pub struct Call<'a> {

@@ -5,8 +5,8 @@
 
 use spillway_contracts::*;
 use spillway_filter_core::Direction;
-use spillway_filter_core::classes::{Classes, Slot, Table};
-use spillway_filter_core::load::{Load, LoadWindow, Loads};
+use spillway_filter_core::metering::classes::{Classes, Slot, Table};
+use spillway_filter_core::metering::load::{Load, LoadWindow, Loads};
 use spillway_filter_core::otlp::totals::Requests;
 
 use crate::host::Host;

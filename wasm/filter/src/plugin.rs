@@ -6,13 +6,13 @@
 use proxy_wasm::types::LogLevel;
 use spillway_filter_core::Direction;
 use spillway_filter_core::config::Config;
-use spillway_filter_core::exchange::Moment;
-use spillway_filter_core::ids::Ids;
+use spillway_filter_core::context::ids::Ids;
+use spillway_filter_core::context::sampling::Sampler;
+use spillway_filter_core::export::outbox::{Batch, Outbox, Outcome};
 use spillway_filter_core::otlp::envelope::{
     EXPORT_METHOD, EXPORT_SERVICE, Envelope, SPANS_SCOPE, rejected_spans,
 };
-use spillway_filter_core::outbox::{Batch, Outbox, Outcome};
-use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::request::exchange::Moment;
 
 use crate::host::{Call, Host};
 use crate::load::LoadBook;

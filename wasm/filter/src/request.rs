@@ -1,12 +1,12 @@
 //! One request, from its headers to its end.
 
 use proxy_wasm::types::{Bytes, MapType};
-use spillway_filter_core::caller::Caller;
-use spillway_filter_core::class;
-use spillway_filter_core::exchange::{Arriving, Exchange, source_edits};
-use spillway_filter_core::headers::{RequestHeaders, ResponseHeaders};
-use spillway_filter_core::property::Property;
-use spillway_filter_core::trace::TraceContext;
+use spillway_filter_core::context::trace::TraceContext;
+use spillway_filter_core::metering::class;
+use spillway_filter_core::request::caller::Caller;
+use spillway_filter_core::request::exchange::{Arriving, Exchange, source_edits};
+use spillway_filter_core::request::headers::{RequestHeaders, ResponseHeaders};
+use spillway_filter_core::request::property::Property;
 
 use crate::host::{Asked, Host};
 use crate::load::Share;

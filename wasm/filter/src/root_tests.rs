@@ -3,7 +3,7 @@
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
-use spillway_filter_core::property::Property;
+use spillway_filter_core::request::property::Property;
 
 use super::*;
 use crate::fake::Fake;

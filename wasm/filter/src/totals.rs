@@ -3,9 +3,9 @@
 
 use spillway_contracts::VALUE_TOTALS_SCOPE;
 use spillway_filter_core::config::Config;
+use spillway_filter_core::export::turn::Turn;
 use spillway_filter_core::otlp::envelope::{EXPORT_METHOD, Envelope};
 use spillway_filter_core::otlp::totals::{Period, Requests, Spans, TOTALS_SERVICE, metrics};
-use spillway_filter_core::turn::Turn;
 
 use crate::host::{Call, Host};
 

@@ -2,9 +2,9 @@
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
-use spillway_filter_core::headers;
 use spillway_filter_core::otlp::envelope::rejected_spans;
-use spillway_filter_core::property;
+use spillway_filter_core::request::headers;
+use spillway_filter_core::request::property;
 
 /// Any bytes are parsed without failure. For every message that the published type decodes, the
 /// number of rejected spans agrees.

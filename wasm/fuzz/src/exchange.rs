@@ -2,16 +2,16 @@
 
 use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
 use prost::Message;
-use spillway_filter_core::caller::Caller;
-use spillway_filter_core::class;
 use spillway_filter_core::config::Config;
-use spillway_filter_core::exchange::{Arriving, Exchange, Moment, source_edits};
-use spillway_filter_core::headers::{RequestHeaders, ResponseHeaders};
-use spillway_filter_core::ids::Ids;
+use spillway_filter_core::context::ids::Ids;
+use spillway_filter_core::context::sampling::Sampler;
+use spillway_filter_core::context::trace::TraceContext;
+use spillway_filter_core::metering::class;
 use spillway_filter_core::otlp::envelope::put_span;
-use spillway_filter_core::property::{Properties, Property};
-use spillway_filter_core::sampling::Sampler;
-use spillway_filter_core::trace::TraceContext;
+use spillway_filter_core::request::caller::Caller;
+use spillway_filter_core::request::exchange::{Arriving, Exchange, Moment, source_edits};
+use spillway_filter_core::request::headers::{RequestHeaders, ResponseHeaders};
+use spillway_filter_core::request::property::{Properties, Property};
 
 const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
 

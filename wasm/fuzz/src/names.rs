@@ -1,7 +1,9 @@
 //! Fuzz targets of names from outside: configuration, routes, paths.
 
 use spillway_filter_core::config::{Config, is_name};
-use spillway_filter_core::{class, classes, grpc};
+use spillway_filter_core::metering::class;
+use spillway_filter_core::metering::classes;
+use spillway_filter_core::request::grpc;
 
 /// An accepted configuration is complete and within its limits. A rejection states a reason.
 pub fn config(data: &[u8]) {

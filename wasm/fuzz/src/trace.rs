@@ -1,12 +1,12 @@
 //! Fuzz targets of the trace context headers.
 
-use spillway_filter_core::b3;
-use spillway_filter_core::headers::TraceHeaders;
-use spillway_filter_core::ids::Ids;
-use spillway_filter_core::sampling::Sampler;
+use spillway_filter_core::context::b3;
+use spillway_filter_core::context::ids::Ids;
+use spillway_filter_core::context::sampling::Sampler;
+use spillway_filter_core::context::trace::{Origin, TraceContext, parse_traceparent};
+use spillway_filter_core::context::tracestate::recordable;
+use spillway_filter_core::request::headers::TraceHeaders;
 use spillway_filter_core::testing::hex;
-use spillway_filter_core::trace::{Origin, TraceContext, parse_traceparent};
-use spillway_filter_core::tracestate::recordable;
 
 /// Splits the input into lines. An empty line stands for an absent header.
 fn lines(data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {

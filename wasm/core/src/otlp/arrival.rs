@@ -4,10 +4,11 @@ use spillway_contracts::*;
 
 use super::attributes::*;
 use super::wire::*;
-use crate::class::Class;
-use crate::load::{Load, Loads};
-use crate::trace::TraceContext;
-use crate::{Direction, Party, grpc};
+use crate::context::trace::TraceContext;
+use crate::metering::class::Class;
+use crate::metering::load::{Load, Loads};
+use crate::request::grpc;
+use crate::{Direction, Party};
 
 const KIND_SERVER: u64 = 2;
 const KIND_CLIENT: u64 = 3;
@@ -151,7 +152,7 @@ fn host_and_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     let Some((host, port)) = colon.and_then(|at| authority.split_at_checked(at)) else {
         return (authority, None);
     };
-    let port = port.split_first().and_then(|(_, digits)| crate::headers::decimal(digits));
+    let port = port.split_first().and_then(|(_, digits)| crate::request::headers::decimal(digits));
     match port.and_then(|port| u16::try_from(port).ok()) {
         Some(port) => (host, Some(port)),
         None => (authority, None),

@@ -12,12 +12,14 @@ use super::arrival::Arrival;
 use super::ending::{Ending, put_destination, put_protocol};
 use super::envelope::{Envelope, SPANS_SCOPE, put_span, rejected_spans};
 use crate::config::Config;
-use crate::headers::TraceHeaders;
-use crate::ids::Ids;
-use crate::load::{Load, Loads};
-use crate::sampling::Sampler;
-use crate::trace::TraceContext;
-use crate::{Direction, Party, class, grpc};
+use crate::context::ids::Ids;
+use crate::context::sampling::Sampler;
+use crate::context::trace::TraceContext;
+use crate::metering::class;
+use crate::metering::load::{Load, Loads};
+use crate::request::grpc;
+use crate::request::headers::TraceHeaders;
+use crate::{Direction, Party};
 
 const TRACEPARENT: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

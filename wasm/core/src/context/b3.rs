@@ -2,8 +2,8 @@
 //!
 //! Source: <https://github.com/openzipkin/b3-propagation>.
 
-use crate::hex;
-use crate::ids::{SpanId, TraceId};
+use crate::context::hex;
+use crate::context::ids::{SpanId, TraceId};
 use crate::short::Short;
 
 /// Single header: `{trace id}-{span id}[-{sampling}[-{parent span id}]]`, or a sampling state

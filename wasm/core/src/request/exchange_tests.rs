@@ -5,8 +5,8 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
 use super::*;
-use crate::ids::Ids;
-use crate::sampling::Sampler;
+use crate::context::ids::Ids;
+use crate::context::sampling::Sampler;
 
 const MS: u64 = 1_000_000;
 const HEADER_BYTES: u64 = 300;
@@ -67,7 +67,7 @@ fn arrive_as(config: &Config, extra: &[(&str, &str)], end_of_stream: bool) -> Ex
         headers: &headers,
         caller: Caller::of(config, &headers, None),
         end_of_stream,
-        class: crate::class::of_route("cart GET /users/{id}"),
+        class: crate::metering::class::of_route("cart GET /users/{id}"),
         loads: None,
         buffer: Vec::new(),
     };

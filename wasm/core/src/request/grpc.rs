@@ -4,7 +4,7 @@
 //! `rpc.grpc.status_code` know. Later versions treat the same codes as errors.
 
 use crate::Direction;
-use crate::headers::decimal;
+use crate::request::headers::decimal;
 
 /// Value of `rpc.system`.
 pub const SYSTEM: &str = "grpc";

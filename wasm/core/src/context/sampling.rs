@@ -6,7 +6,7 @@
 //! `ot=th:T`. Source: OTel specification, "TraceState: Probability Sampling"; W3C Trace Context
 //! level 2, random flag.
 
-use crate::ids::TraceId;
+use crate::context::ids::TraceId;
 
 const FULL: u64 = 1 << 56;
 const DIGITS: usize = 14;
@@ -52,7 +52,7 @@ fn threshold_digits(threshold: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Ids;
+    use crate::context::ids::Ids;
     use proptest::prelude::*;
 
     fn threshold_of(tracestate: &str) -> u64 {

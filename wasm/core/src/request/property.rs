@@ -22,7 +22,7 @@ pub enum Property {
     /// Text: `grpc-status` from the trailers. Envoy's own `response.grpc_status` is not used,
     /// because it derives a status from the HTTP status when none was sent.
     GrpcStatus,
-    /// Number: one bit per response flag, see [`crate::flags`].
+    /// Number: one bit per response flag, see [`crate::request::flags`].
     ResponseFlags,
     /// Text: the reason for the proxy's response (`response.code_details`).
     ResponseDetails,

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::Direction;
 use crate::otlp::ending::Ending;
-use crate::property::{Properties, Property};
-use crate::{Direction, flags, grpc};
+use crate::request::flags;
+use crate::request::grpc;
+use crate::request::property::{Properties, Property};
 
 /// The content of the response's headers.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use spillway_contracts::*;
 
-use crate::b3;
+use crate::context::b3;
 
 /// Prefix of the names of Spillway's own headers.
 const OURS: &[u8] = b"x-spillway-";

@@ -5,18 +5,19 @@
 
 use spillway_contracts::*;
 
-use crate::caller::Caller;
-use crate::class::Class;
 use crate::config::{Config, is_name};
-use crate::headers::{RequestHeaders, ResponseHeaders, decimal};
-use crate::load::Loads;
+use crate::context::trace::TraceContext;
+use crate::metering::class::Class;
+use crate::metering::load::Loads;
 use crate::otlp::arrival::Arrival;
 use crate::otlp::ending::{put_destination, put_protocol};
-use crate::outcome::{Answer, Outcome};
-use crate::property::{Properties, Property, ruleset_version};
+use crate::request::caller::Caller;
+use crate::request::grpc;
+use crate::request::headers::{RequestHeaders, ResponseHeaders, decimal};
+use crate::request::outcome::{Answer, Outcome};
+use crate::request::property::{Properties, Property, ruleset_version};
 use crate::short::Short;
-use crate::trace::TraceContext;
-use crate::{Direction, Party, grpc};
+use crate::{Direction, Party};
 
 /// Readings of both clocks at one instant, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::headers::RequestHeaders;
+use crate::request::headers::RequestHeaders;
 use crate::testing::hex;
 use proptest::prelude::*;
 
@@ -186,7 +186,7 @@ fn continues_b3() {
     let multi = read(&[("x-b3-traceid", TRACE), ("x-b3-spanid", SPAN), ("x-b3-sampled", "1")]);
     for context in [&single, &multi] {
         assert!(context.traceparent().starts_with(&format!("00-{TRACE}-")));
-        assert_eq!(context.parent, crate::hex::decode(SPAN.as_bytes(), false));
+        assert_eq!(context.parent, crate::context::hex::decode(SPAN.as_bytes(), false));
     }
     assert!(edited(&single, "b3").is_some());
     assert_eq!(edited(&multi, "x-b3-parentspanid"), Some(None));

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 
 use spillway_contracts::{HTTP_HEADER_TRACEPARENT, HTTP_HEADER_TRACESTATE};
 
-use crate::b3::{self, B3, Sampling};
-use crate::headers::TraceHeaders;
-use crate::hex;
-use crate::ids::{Ids, SpanId, TraceId};
-use crate::sampling::Sampler;
+use crate::context::b3::{self, B3, Sampling};
+use crate::context::hex;
+use crate::context::ids::{Ids, SpanId, TraceId};
+use crate::context::sampling::Sampler;
+use crate::context::tracestate;
+use crate::request::headers::TraceHeaders;
 use crate::short::Short;
-use crate::tracestate;
 
 const SAMPLED: u8 = 0x01;
 /// W3C level 2: the last seven bytes of the trace id are random, so consistent samplers may use

@@ -4,7 +4,7 @@
 //! believes either the headers of the caller's proxy or the caller's certificate.
 
 use crate::config::{Config, is_name};
-use crate::headers::RequestHeaders;
+use crate::request::headers::RequestHeaders;
 use crate::{Direction, Party};
 
 /// The caller of a request, as far as its claims are believed.
