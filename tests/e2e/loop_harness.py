@@ -2,21 +2,18 @@
 
 import math
 import ssl
-import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from clickhouse_driver import Client
 from spillway_lab.experiments import demo
 from spillway_lab.keys import keystore
-from spillway_lab.load import load
-from spillway_lab.load.samples import Samples, concatenate
+from spillway_lab.load import background, load
 from spillway_lab.stack.control import Control, InForce, describe
 from spillway_lab.stack.stack import LabStack
 
 # This is a guard, not a claim: killed servers come back first, and the loop then needs some rounds.
 CLOSES_WITHIN_S = 120.0
-_MORE_S = 10.0  # seconds of load at a time
 # Toxiproxy's name of the proxy between one Envoy and its collector.
 EXPORTS = "exports"
 _HEARD = (
@@ -90,59 +87,30 @@ class Loop:
         raise AssertionError(f"the loop did not close within {timeout:.0f} s; last seen: {seen}")
 
 
-class Background:
+class Background(background.Background):
     """Load at both clusters, `times` the scenario's rate, while a test does something else.
 
-    It lasts for at least `seconds` and until its samples are requested, because nothing is proposed
-    without news of load.
+    With `endless` it lasts as long as the test. Otherwise it ends by itself after a test that
+    failed.
     """
 
     def __init__(
         self, running: LabStack, name: str, seconds: float, times: float = 1, endless: bool = False
     ) -> None:
-        """Starts the load.
-
-        With `endless` it lasts as long as the test. Otherwise it ends by itself after a test that
-        failed.
-        """
+        """Starts the load."""
         rates = running.scenario.document.load.measure.rps
         attacks = demo.attacks(running, {cluster: times * rate for cluster, rate in rates.items()}, seconds)
         # Failed requests matter here, not how many requests a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
-        self._limit_s = math.inf if endless else seconds + 2 * CLOSES_WITHIN_S
-        self._parts: list[tuple[str, Samples]] = []  # with the name of the cluster
-        self._error: BaseException | None = None
-        self._asked = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(attacks, generator, name), daemon=True)
-        self._thread.start()
-
-    def _run(self, attacks: list[load.Attack], generator: load.Generator, name: str) -> None:
-        # A test that has failed does not ask for the samples, so there is a time limit.
-        until = time.monotonic() + self._limit_s
-        more = [replace(attack, seconds=_MORE_S) for attack in attacks]
-        try:
-            self._parts += load.run(attacks, generator, name).items()
-            while not self._asked.is_set() and time.monotonic() < until:
-                self._parts += load.run(more, generator, f"{name}-{len(self._parts)}").items()
-        except BaseException as error:
-            self._error = error
-
-    def samples(self) -> Samples:
-        """Returns what the clients saw, after all load was sent."""
-        self._asked.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return concatenate([samples for _, samples in self._parts])
+        super().__init__(attacks, generator, name, math.inf if endless else seconds + 2 * CLOSES_WITHIN_S)
 
     def failures(self) -> list[tuple[float, str, str]]:
         """Returns (Unix seconds, cluster, reason) of the failed requests.
 
         Waits until all load was sent.
         """
-        self.samples()
         return [
             (float(part.at_s[i]), cluster, str(part.reason[i]))
-            for cluster, part in self._parts
+            for cluster, part in self.parts()
             for i in (~part.ok).nonzero()[0]
         ]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import httpx
 import redis
+from clickhouse_driver import Client
+from clickhouse_driver.errors import Error as ClickHouseError
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
@@ -96,8 +98,20 @@ class Control:
             time.sleep(0.5)
         have = f"version {current.version} of {current.policy!r}" if current else "none"
         raise LabError(
-            f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; published: {have}"
+            f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; "
+            f"published: {have}; the optimizer's last solve: {self.last_solve()}"
         )
+
+    def last_solve(self) -> str:
+        """Returns outcome and reason of the newest row of `solves`, for error texts."""
+        try:
+            with Client.from_url(self._stack.clickhouse_url()) as client:
+                rows = client.execute(
+                    "SELECT at, policy, outcome, reason FROM solves ORDER BY at DESC LIMIT 1"
+                )
+        except (ClickHouseError, EOFError, OSError) as error:
+            return f"unknown, {type(error).__name__}: {error}"
+        return ", ".join(map(str, rows[0])) if rows else "none"
 
     def line(self) -> str:
         """Returns one line on the state of the loop, for progress output."""
