@@ -20,7 +20,7 @@ from spillway_lab.testing.servers import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from loop_harness import EXPORTS, Background, Loop
+from loop_harness import EXPORTS, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
 # Production has two of each part: here a second worker of spans, which gets some of the partitions.
@@ -78,8 +78,7 @@ def loop(guardrails: Path) -> Iterator[Loop]:
         prepared.supervisor.wait_ready(240, progress.starting)
         control = Control(prepared)
         demo.profile(prepared, control, progress)
-        control.set_policy("spillway")
-        load_while_waiting = Background(prepared, "first", 30)
-        control.wait_policy("spillway", POLICY_S, progress.show)
-        load_while_waiting.samples()
+        with demo.waiting_load(prepared, "first"):
+            control.set_policy("spillway")
+            control.wait_policy("spillway", POLICY_S, progress.show)
         yield Loop(prepared, control)
