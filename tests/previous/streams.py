@@ -15,7 +15,7 @@ from spillway_streams.classes.findings import COLUMNS as FINDINGS
 from spillway_streams.classes.findings import KEPT, Finding
 from spillway_streams.classes.rules import COLUMNS as RULES
 from spillway_streams.classes.rules import Rule
-from spillway_streams.clients.sending import DeadLetters, Origin
+from spillway_streams.clients.dead_letters import DeadLetters, Origin
 from spillway_streams.graph import callgraph
 from spillway_streams.ingest import outputs
 from spillway_streams.jobs.batches import parts_columns

@@ -16,7 +16,7 @@ from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.model import model
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
-from spillway_optimizer.rulesets.extract import Stamp, from_solution
+from spillway_optimizer.rulesets.assemble import Stamp, from_solution
 from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import SECOND, Context
 from spillway_publisher.rules.guardrails import decide

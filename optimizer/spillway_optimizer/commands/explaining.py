@@ -15,7 +15,7 @@ from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.rules import to_shares
 from spillway_optimizer.process.progress import Progress
-from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.sources.errors import InputError, in_lines
 from spillway_optimizer.sources.situation import Now, Situation, now
 from spillway_optimizer.sources.told import unknown

@@ -17,7 +17,7 @@ from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.solution import from_shares
 from spillway_optimizer.process.progress import Progress
-from spillway_optimizer.rulesets.extract import Stamp, from_solution
+from spillway_optimizer.rulesets.assemble import Stamp, from_solution
 from spillway_optimizer.sources.situation import Situation, now
 
 TTL_S = 120.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.inputs.found import Found, Kind, Refusal, Scope
+from spillway_optimizer.inputs.refusals import Found, Kind, Refusal, Scope
 from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import CLOCK_AHEAD_S, NOTHING, Unknown
 

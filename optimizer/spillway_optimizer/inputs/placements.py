@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from spillway.v1.topology_pb2 import Topology
 
-from spillway_optimizer.inputs.found import Found
+from spillway_optimizer.inputs.refusals import Found
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import CLOCK_AHEAD_S, Unknown
 

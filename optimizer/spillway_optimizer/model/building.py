@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_optimizer.inputs.found import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
 from spillway_optimizer.inputs.guardrails import constraints_of
 from spillway_optimizer.inputs.placements import Placed
+from spillway_optimizer.inputs.refusals import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
 from spillway_optimizer.inputs.telemetry import CurveRow, RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.model import graph

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from spillway_optimizer.inputs.found import Found, Kind, Refusal, Scope
+from spillway_optimizer.inputs.refusals import Found, Kind, Refusal, Scope
 from spillway_optimizer.inputs.telemetry import CurveRow, Telemetry
 from spillway_optimizer.problem.problem import Curve
 

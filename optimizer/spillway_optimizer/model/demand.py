@@ -5,7 +5,7 @@ Under overload, services behind an entry see less than users want. Only entries 
 
 from collections.abc import Iterator, Mapping
 
-from spillway_optimizer.inputs.found import MESH, Found, refused
+from spillway_optimizer.inputs.refusals import MESH, Found, refused
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
 

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.inputs.found import Found, Hold, Kind, Refusal, RouteId, Scope
+from spillway_optimizer.inputs.refusals import Found, Hold, Kind, Refusal, RouteId, Scope
 from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.model.demand import Demand
 

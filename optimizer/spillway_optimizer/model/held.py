@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from spillway_optimizer.inputs.found import RouteId
+from spillway_optimizer.inputs.refusals import RouteId
 from spillway_optimizer.inputs.unknown import NOTHING, Unknown
 from spillway_optimizer.model.graph import service_of
 from spillway_optimizer.problem.constraints import Route, Shares

@@ -15,8 +15,8 @@ from spillway_contracts.guardrails import Guardrails
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs.consistency import contradictions
-from spillway_optimizer.inputs.found import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
 from spillway_optimizer.inputs.placements import placements
+from spillway_optimizer.inputs.refusals import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import unknowns
 from spillway_optimizer.model import graph

@@ -9,7 +9,7 @@ from spillway_contracts import traffic_class
 
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.problem.rules import RuleKey
-from spillway_optimizer.rulesets.extract import UnverifiedError
+from spillway_optimizer.rulesets.assemble import UnverifiedError
 
 
 def adjusted(

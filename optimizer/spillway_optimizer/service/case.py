@@ -17,10 +17,11 @@ from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import RuleKey, Rules, stepped
+from spillway_optimizer.rulesets.assemble import Priced, UnverifiedError, priced
 from spillway_optimizer.rulesets.decide import LIMIT_SLACK, Action, Decision, decide, renewal
-from spillway_optimizer.rulesets.extract import Priced, UnverifiedError, integer_rules, loss, priced
+from spillway_optimizer.rulesets.integer_weights import integer_rules, loss
 from spillway_optimizer.rulesets.verify import exceeded, verify
-from spillway_optimizer.service.solves import Solved
+from spillway_optimizer.service.solves_table import Solved
 from spillway_optimizer.service.today import today
 
 _MOST_REASON = 300

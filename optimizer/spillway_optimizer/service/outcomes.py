@@ -13,7 +13,7 @@ from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.rulesets.decide import Action
 from spillway_optimizer.service.case import Case
-from spillway_optimizer.service.solves import Occasion, solve_row
+from spillway_optimizer.service.solves_table import Occasion, solve_row
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from spillway_optimizer.problem.objective import evaluate
 from spillway_optimizer.problem.penalties import beyond
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Policy, Solution, shares_of
-from spillway_optimizer.service.solves import Solved
+from spillway_optimizer.service.solves_table import Solved
 
 _LOG = logging.getLogger(__name__)
 _TOGETHER = ""  # name under which the union of all applications is solved

@@ -34,8 +34,8 @@ from spillway_optimizer.model.failures import Successes
 from spillway_optimizer.model.model import ApplicationModel, Limits, Model, Window, build
 from spillway_optimizer.problem.rules import Rules
 from spillway_optimizer.process.logs import States
+from spillway_optimizer.rulesets.assemble import Priced, Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.decide import Action, Decision
-from spillway_optimizer.rulesets.extract import Priced, Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
 from spillway_optimizer.rulesets.lost_rules import LostRules
 from spillway_optimizer.service import metrics
@@ -54,7 +54,7 @@ from spillway_optimizer.service.following import Following
 from spillway_optimizer.service.outcomes import Outcomes, Run, known_classes
 from spillway_optimizer.service.reading import NATS_AWAY
 from spillway_optimizer.service.routing import Failed, route_all
-from spillway_optimizer.service.solves import Occasion, Solved
+from spillway_optimizer.service.solves_table import Occasion, Solved
 from spillway_optimizer.service.triggers import Trigger, jumps
 
 _LOG = logging.getLogger(__name__)

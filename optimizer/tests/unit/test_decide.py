@@ -11,7 +11,7 @@ from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.rules import RuleKey, max_difference
 from spillway_optimizer.rulesets.decide import Action, Memory, Thresholds, decide, renewal
-from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.rulesets.integer_weights import integer_rules
 
 WEST, EAST = RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")
 LOCAL = {"east": 10_000}

@@ -22,7 +22,7 @@ from spillway_optimizer.papa.step import (
     significant,
 )
 from spillway_optimizer.problem.rules import OTHERS_DELTA, TOTAL, RuleKey, largest_remainder, of_ruleset
-from spillway_optimizer.rulesets.extract import UnverifiedError
+from spillway_optimizer.rulesets.assemble import UnverifiedError
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 

@@ -10,7 +10,7 @@ from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, to_shares
-from spillway_optimizer.rulesets.extract import integer_rules
+from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.rulesets.verify import verify
 
 LIGHT, HEAVY, DB = "web GET /light", "web GET /heavy", "db GET /x"

@@ -25,13 +25,8 @@ from spillway_optimizer.problem.rules import (
     to_shares,
 )
 from spillway_optimizer.problem.solution import from_shares
-from spillway_optimizer.rulesets.extract import (
-    Stamp,
-    UnverifiedError,
-    from_rules,
-    from_solution,
-    integer_rules,
-)
+from spillway_optimizer.rulesets.assemble import Stamp, UnverifiedError, from_rules, from_solution
+from spillway_optimizer.rulesets.integer_weights import integer_rules
 
 TOPOLOGY = topology.load(Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml")
 ROUTES = [RuleKey("west", "web", "db GET /x"), RuleKey("east", "web", "db GET /x")]

@@ -15,9 +15,9 @@ from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.process.logs import States
 from spillway_optimizer.rulesets.decide import Action, decide
-from spillway_optimizer.rulesets.extract import Loss
+from spillway_optimizer.rulesets.integer_weights import Loss
 from spillway_optimizer.service import case, solving
-from spillway_optimizer.service.solves import Solved
+from spillway_optimizer.service.solves_table import Solved
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
 

@@ -9,7 +9,8 @@ from spillway_native import Batch, Closed
 
 from spillway_streams.batches import columns, native_batch
 from spillway_streams.batches.columns import Columns, Schema
-from spillway_streams.clients.sending import DeadLetters, Message, Sender
+from spillway_streams.clients.dead_letters import DeadLetters, send_in_order
+from spillway_streams.clients.sending import Message, Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.process.counters import Counters
 
@@ -67,7 +68,7 @@ class Outputs:
 
     async def store(self) -> None:
         """Returns once Kafka and ClickHouse have everything."""
-        sends = [self._sender.in_order(messages, self._letters) for messages in self._messages.values()]
+        sends = [send_in_order(self._sender, some, self._letters) for some in self._messages.values()]
         await asyncio.gather(self._insert(), *sends)
 
     async def _insert(self) -> None:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import faust
 from faust.types import TP
 
-from spillway_streams.clients.sending import Message, Origin, Sender, TooLargeError
+from spillway_streams.clients.dead_letters import Origin
+from spillway_streams.clients.sending import Message, Sender, TooLargeError
 from spillway_streams.clients.transport import Consumer, Start
 from spillway_streams.ingest import admission
 from spillway_streams.ingest.offsets import Offsets, Verdict

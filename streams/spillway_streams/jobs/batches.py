@@ -17,7 +17,7 @@ from spillway_streams.batches.columns import Columns, Schema
 from spillway_streams.batches.parts import Parts
 from spillway_streams.batches.positions import Batch
 from spillway_streams.batches.strings import Strings
-from spillway_streams.clients.sending import Origin
+from spillway_streams.clients.dead_letters import Origin
 from spillway_streams.jobs import runner
 from spillway_streams.process.config import JobSettings
 from spillway_streams.process.lag import Lag

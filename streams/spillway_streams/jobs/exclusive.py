@@ -19,8 +19,9 @@ from spillway_streams.batches import columns, native_batch
 from spillway_streams.batches.marks import Coverage
 from spillway_streams.boards import boards
 from spillway_streams.classes.rules import KINDS
+from spillway_streams.clients.dead_letters import Origin
 from spillway_streams.clients.news import News
-from spillway_streams.clients.sending import Message, Origin, Sender
+from spillway_streams.clients.sending import Message, Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.clients.transport import Consumer, Start
 from spillway_streams.ingest.admission import Gate, UnadmittedError

@@ -19,7 +19,8 @@ from faust.types import TP
 from spillway_contracts import names
 
 from spillway_streams.clients import transport
-from spillway_streams.clients.sending import DeadLetters, Sender
+from spillway_streams.clients.dead_letters import DeadLetters
+from spillway_streams.clients.sending import Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.process import backoff, health, metrics
 from spillway_streams.process.config import JobSettings, Settings

@@ -111,7 +111,7 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 // nil `retries`, the virtual host's policy applies.
 func outboundRoute(h table.Host, name string, match *route.RouteMatch, way table.Way, limits limits, retries *route.RetryPolicy, metadata *core.Metadata) *route.Route {
 	if len(way.Weights) == 0 {
-		return refusal(h.Service, name, match, way.Without, metadata)
+		return deniedRoute(h.Service, name, match, way.Without, metadata)
 	}
 	action := weighted(h.Service, way)
 	action.RetryPolicy = retries

@@ -11,13 +11,13 @@ import (
 	"spillway.dev/contracts/names"
 )
 
-// maxSaid bounds the text of a refusal, in bytes. Envoy accepts no route with a body above 4096.
+// maxSaid bounds the text of a denial, in bytes. Envoy accepts no route with a body above 4096.
 const maxSaid = 1024
 
-// refusal returns a route that answers 503 itself and names the denials that leave requests no
+// deniedRoute returns a route that answers 503 itself and names the denials that leave requests no
 // destination: in the body for people, in a header for programs. The answer is not an upstream
 // failure, and nothing retries it.
-func refusal(service, name string, match *route.RouteMatch, denied []string, metadata *core.Metadata) *route.Route {
+func deniedRoute(service, name string, match *route.RouteMatch, denied []string, metadata *core.Metadata) *route.Route {
 	list := strings.Join(denied, ", ")
 	body := fmt.Sprintf("spillway: %s: denied in every cluster that has %s: %s\n", name, service, list)
 	return &route.Route{Name: name, Match: match, Metadata: metadata,

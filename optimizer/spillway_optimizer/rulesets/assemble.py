@@ -14,12 +14,13 @@ from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.model.model import Window
-from spillway_optimizer.policies.projection import Projected, project
+from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.constraints import Route, Shares
-from spillway_optimizer.problem.objective import Evaluation, evaluate, evaluate_shares, marginal_ms, propagate
+from spillway_optimizer.problem.objective import Evaluation, evaluate, marginal_ms, propagate
 from spillway_optimizer.problem.problem import Problem
-from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_pin, rounded, routes, to_shares
+from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_pin, routes, to_shares
 from spillway_optimizer.problem.solution import Solution
+from spillway_optimizer.rulesets.integer_weights import integer_rules, loss
 from spillway_optimizer.rulesets.reasons import reason
 
 
@@ -44,19 +45,6 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Loss:
-    """What extraction costs, relative to the objective of the solution. Negative: a gain."""
-
-    # Loss from one split for all caller classes that share an outbound route, within all limits.
-    merging: float
-    rounding: float  # loss from integer weights
-
-    @property
-    def total(self) -> float:
-        return self.merging + self.rounding
-
-
-@dataclass(frozen=True)
 class Extracted:
     """A ruleset and what it costs."""
 
@@ -71,28 +59,6 @@ def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: 
     rules = integer_rules(problem, best)
     ruleset, evaluation = from_rules(problem, rules, stamp, topology)
     return Extracted(ruleset, evaluation, loss(problem, solution, best, rules).total)
-
-
-def integer_rules(problem: Problem, best: Projected) -> Rules:
-    """Rounds shares to integer rules.
-
-    Weights are rounded to the nearest integer. If that would exceed the egress that the solution
-    may cost, leftover parts go to the destinations with the cheapest egress instead.
-    """
-    rules, most = rounded(problem, best.shares), best.most_egress
-    if most is None or evaluate_shares(problem, to_shares(problem, rules)).egress_usd_per_hour <= most:
-        return rules
-    return rounded(problem, best.shares, thrifty=True)
-
-
-def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) -> Loss:
-    """Returns the loss of `rules`, which were made from `best`, the projection of `solution`."""
-    ideal = solution.evaluation.usd_per_hour
-    if ideal <= 0:
-        return Loss(0.0, 0.0)
-    merged = best.evaluation.usd_per_hour
-    rounded_off = evaluate_shares(problem, to_shares(problem, rules)).usd_per_hour
-    return Loss((merged - ideal) / ideal, (rounded_off - merged) / ideal)
 
 
 def from_rules(

@@ -7,7 +7,7 @@ from spillway_optimizer.clients.history import utc
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution
-from spillway_optimizer.rulesets.extract import Loss
+from spillway_optimizer.rulesets.integer_weights import Loss
 
 _NAN = float("nan")
 _SECONDS_PER_HOUR = 3600.0
