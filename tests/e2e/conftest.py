@@ -20,13 +20,14 @@ from spillway_lab.testing.servers import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from loop_harness import EXPORTS, Loop
+from loop_harness import EXPORTS, Background, Loop
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
 # Production has two of each part: here a second worker of spans, which gets some of the partitions.
 SECOND_WORKER = "streams-exclusive-2"
 # This is a guard, not a claim: on a busy machine the pipeline is behind after the profile.
 POLICY_S = 240
+WARM_UP_S = 60
 
 
 def exports_over_a_proxy(prepared: stack.LabStack) -> None:
@@ -81,4 +82,6 @@ def loop(guardrails: Path) -> Iterator[Loop]:
         with demo.waiting_load(prepared, "first"):
             control.set_policy("spillway")
             control.wait_policy("spillway", POLICY_S, progress.show)
+        # The model then learns from the load of the tests before a test judges the rules.
+        Background(prepared, "first", WARM_UP_S).samples()
         yield Loop(prepared, control)
