@@ -23,17 +23,18 @@ def words(name: str) -> list[str]:
 def singular(word: str) -> str:
     if word.endswith("ies"):
         return word[:-3] + "y"
-    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "dns", "kubernetes")) and len(word) > 3 else word
+    is_plural = word.endswith("s") and not word.endswith(("ss", "dns", "kubernetes")) and len(word) > 3
+    return word[:-1] if is_plural else word
 
 
 def glossary() -> set[str]:
-    """Returns the words of the first column of the glossary's tables, without remarks in brackets."""
+    """Returns the words in the first column of the glossary, without remarks in brackets."""
     rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
     return {word for row in rows for word in words(re.sub(r"\([^)]*\)", "", row))}
 
 
 def wires() -> dict[str, str]:
-    """Returns the names of tables, messages, topics, subjects and keys, with where each is declared."""
+    """Returns the names of tables, messages, topics, subjects and keys, with their files."""
     found = {}
     for file in sorted((ROOT / "contracts/clickhouse").glob("*.sql")):
         for table in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", file.read_text()):
