@@ -40,7 +40,7 @@ clean: ## remove what set-up and runs have made
 
 test: check test-unit test-component test-e2e ## everything CI runs
 
-test-unit: setup ## no server, seconds
+test-unit: setup ## no server (12 min)
 	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not matrix and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd collectors/kafkapartitionexporter && go test ./...
 	cd collectors/kubeletcpureceiver && go test ./...
@@ -63,7 +63,7 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 	python -m pytest -q -m e2e tests/e2e/test_shadow.py  # a stack of its own
 
 CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
-test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (10 min; the first time builds tools)
+test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (20 min; the first time builds tools for an hour)
 	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery{,-1.30} \
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)

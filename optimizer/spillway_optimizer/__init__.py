@@ -5,7 +5,8 @@
     └── SolveError        the LP solver gave no usable answer
 
 A decision passes through these stages: telemetry + topology -> model.build -> Problem -> a Policy
--> Solution -> extract.ruleset -> verified Ruleset. Only objective.evaluate prices a routing.
+-> Solution -> integer_weights.integer_rules -> assemble.from_rules -> verified Ruleset. Only
+objective.evaluate prices a routing.
 """
 
 

@@ -24,7 +24,7 @@ from spillway_lab.stack.stack import HOME, ROOT
 from spillway_lab.testing.servers import free_port
 from spillway_lab.testing.waiting import STOP_S, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def status(loop: Loop, cluster: str) -> dict:

@@ -15,7 +15,7 @@ from spillway_lab.stack.control import InForce
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
 SQL = Path(__file__).resolve().parents[2] / "docs/sql"
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 def test_requests_through_an_envoy_become_weights_in_its_config_dump(loop: Loop):

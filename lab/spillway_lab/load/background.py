@@ -34,11 +34,18 @@ class Background:
             self._send(self._attacks, self._name)
             while not self._asked.is_set() and time.monotonic() < self._until:
                 self._send(more, f"{self._name}-{len(self._parts)}")
+                if not self._parts:  # all rates are 0
+                    self._asked.wait(_MORE_S)
         except BaseException as error:
             self._error = error
 
     def _send(self, attacks: list[Attack], name: str) -> None:
         self._parts += load.run(attacks, self._generator, name).items()
+
+    def stop(self) -> None:
+        """Sends no more, and waits for what is being sent. Raises nothing."""
+        self._asked.set()
+        self._thread.join()
 
     def samples(self) -> Samples:
         """Returns what the clients saw, after all load was sent. Raises the error of the load."""
@@ -46,8 +53,7 @@ class Background:
 
     def parts(self) -> list[tuple[str, Samples]]:
         """Returns (cluster, samples) for each run of the load generator, like `samples`."""
-        self._asked.set()
-        self._thread.join()
+        self.stop()
         if self._error is not None:
             raise self._error
         return self._parts

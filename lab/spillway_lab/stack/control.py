@@ -17,6 +17,10 @@ from spillway_lab.scenario.errors import LabError
 from spillway_lab.stack import local_http
 from spillway_lab.stack.stack import LabStack
 
+_LAST_SOLVES = """
+    SELECT at, application, policy, outcome, reason FROM solves WHERE at = (SELECT max(at) FROM solves)
+"""
+
 
 @dataclass(frozen=True)
 class InForce:
@@ -99,19 +103,18 @@ class Control:
         have = f"version {current.version} of {current.policy!r}" if current else "none"
         raise LabError(
             f"no ruleset of policy {policy!r} reached every Envoy within {timeout:.0f} s; "
-            f"published: {have}; the optimizer's last solve: {self.last_solve()}"
+            f"published: {have}; the optimizer's last solves: {self.last_solves()}"
         )
 
-    def last_solve(self) -> str:
-        """Returns outcome and reason of the newest row of `solves`, for error texts."""
+    def last_solves(self) -> str:
+        """Returns the newest rows of `solves`, one per application, for error texts."""
         try:
-            with Client.from_url(self._stack.clickhouse_url()) as client:
-                rows = client.execute(
-                    "SELECT at, policy, outcome, reason FROM solves ORDER BY at DESC LIMIT 1"
-                )
+            url = f"{self._stack.clickhouse_url()}?connect_timeout=5&send_receive_timeout=5"
+            with Client.from_url(url) as client:
+                rows = client.execute(_LAST_SOLVES)
         except (ClickHouseError, EOFError, OSError) as error:
             return f"unknown, {type(error).__name__}: {error}"
-        return ", ".join(map(str, rows[0])) if rows else "none"
+        return "; ".join(", ".join(map(str, row)) for row in rows) or "none"
 
     def line(self) -> str:
         """Returns one line on the state of the loop, for progress output."""
