@@ -104,6 +104,12 @@ func readAll(path string) (err error) {
 	}
 	defer db.Close()
 	return db.View(func(tx *bbolt.Tx) error {
+		// bbolt grows the file before it commits a transaction that needs more pages. It writes to
+		// free pages beyond the end of a shorter file without mapping them, and then panics when it
+		// reads them, even if every entry was still there.
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return errors.Join(err, fmt.Errorf("shorter than its %d bytes", tx.Size()))
+		}
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			return bucket.ForEach(touch)
 		})

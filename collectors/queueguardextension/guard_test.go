@@ -1,6 +1,7 @@
 package queueguardextension
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -15,7 +16,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-const entries, size = 200, 9000
+// The entries fill more than half of a file of 4 MiB, which is how far bbolt grows it for them.
+const entries, size = 300, 9000
 
 // queue creates a database as file_storage writes it: without a synced list of free pages, and with
 // entries over several pages.
@@ -74,6 +76,39 @@ func TestATornQueueIsOutOfTheWay(t *testing.T) {
 			require.NoError(t, os.Remove(kept[0]))
 		})
 	}
+}
+
+// TestAQueueShorterThanItSaysIsTorn checks that a file that was cut behind its last entry is moved
+// aside: every entry can be read, but bbolt panics soon after it is written again.
+func TestAQueueShorterThanItSaysIsTorn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "exporter_kafka__traces")
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	require.NoError(t, err)
+	bucket := []byte("default")
+	for _, step := range []func(*bbolt.Bucket) error{
+		func(b *bbolt.Bucket) error { return b.Put([]byte("big"), make([]byte, 1<<20)) },
+		func(b *bbolt.Bucket) error { return b.Delete([]byte("big")) },
+		func(b *bbolt.Bucket) error { return b.Put([]byte("last"), []byte(strings.Repeat("x", size))) },
+	} {
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(bucket)
+			require.NoError(t, err)
+			return step(b)
+		}))
+	}
+	require.NoError(t, db.Close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := os.Getpagesize()
+	cut := (bytes.LastIndexByte(whole, 'x')/page + 2) * page
+	require.Less(t, cut, 1<<20)
+	require.NoError(t, os.WriteFile(path, whole[:cut], 0o600))
+
+	core, logs := observer.New(zap.DebugLevel)
+	require.NoError(t, (&guard{directory: filepath.Dir(path), logger: zap.New(core)}).Start(t.Context(), nil))
+	assert.NoFileExists(t, path)
+	require.Len(t, logs.All(), 1)
+	assert.Contains(t, logs.All()[0].ContextMap()["error"], "shorter than its ")
 }
 
 // TestWhatCanBeReadStays checks that a whole queue, an empty file, a file with one intact meta page
