@@ -19,6 +19,8 @@ PACKAGES = {
     "spillway_lab": "lab",
 }
 # Tests and benchmarks of any box may start real servers with these helpers, which import no box.
+# Packages of contracts/ that import nothing else of the project.
+FOUNDATIONS = {"spillway_runtime": "contracts/python/spillway_runtime"}
 SHARED_BY_TESTS = "spillway_lab.testing"
 TESTING_FOLDERS = {"tests", "benchmarks"}
 MODULES = {"spillway.dev/relay": "rule-publisher", "spillway.dev/emulator": "lab"}
@@ -54,11 +56,21 @@ def crossing_python(root: Path) -> list[str]:
         if box == "tests":
             continue  # the repository's own tests look at all boxes together
         for line, name in python_imports(path):
+            if _below_a_foundation(relative, name):
+                problems.append(f"{relative}:{line}: {relative.parent.name} imports {name}")
             owner = PACKAGES.get(name.split(".")[0])
             if owner is None or owner == box or (in_tests and name.startswith(SHARED_BY_TESTS)):
                 continue
             problems.append(f"{relative}:{line}: {box}/ imports {name} of {owner}/")
     return problems
+
+
+def _below_a_foundation(path: Path, imported: str) -> bool:
+    """Returns whether a file of a foundation imports another package of the project."""
+    root = imported.split(".")[0]
+    return root.startswith("spillway") and any(
+        root != name and path.is_relative_to(folder) for name, folder in FOUNDATIONS.items()
+    )
 
 
 def crossing_go(root: Path) -> list[str]:

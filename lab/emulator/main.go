@@ -106,10 +106,15 @@ func applicationServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// healthHandler serves /healthz, and /counts with the outcomes of all requests so far, as JSON.
+// healthHandler serves /livez and /readyz, and /counts with the outcomes of all requests so far, as JSON.
 func healthHandler(pod *Pod) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	for _, path := range []string{"/livez", "/readyz"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintln(w, `{"ready": true, "problems": {}, "degraded": {}, "counters": {}, "gauges": {}}`)
+		})
+	}
 	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(pod.Snapshot())

@@ -9,10 +9,10 @@ import logging
 import signal
 import sys
 
+from spillway_runtime import exit_codes
+
 from spillway_lab.commands import COMMANDS
 from spillway_lab.scenario.errors import InvalidInput, LabError
-
-EXIT_FAILED, EXIT_INVALID, EXIT_INTERRUPTED = 1, 64, 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,13 +34,13 @@ def main(argv: list[str] | None = None) -> int:
         return arguments.run(arguments)
     except KeyboardInterrupt:
         print("spillway_lab: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return exit_codes.INTERRUPTED
     except InvalidInput as error:
         print("\n".join(f"spillway_lab: {problem}" for problem in error.problems), file=sys.stderr)
-        return EXIT_INVALID
+        return exit_codes.USAGE
     except LabError as error:
         print(f"spillway_lab: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return exit_codes.FAILED
 
 
 if __name__ == "__main__":

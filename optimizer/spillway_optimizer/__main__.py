@@ -5,18 +5,20 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 
 from redis.exceptions import RedisError
 from spillway_contracts import ContractError, names
 from spillway_contracts import topology as topology_file
+from spillway_runtime import exit_codes, logs
+from spillway_runtime.settings import load
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.clients import hot
 from spillway_optimizer.commands import run
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.process import logs
 from spillway_optimizer.service import config
 
 
@@ -41,18 +43,18 @@ def main() -> int:
                 return asyncio.run(_serve(role))
     except (OptimizerError, ContractError) as error:
         print(error, file=sys.stderr)
-        return 1
+        return exit_codes.FAILED
 
 
 async def _policy(name: str) -> int:
     """Stores in Redis the policy that the optimizer follows. Returns the exit code."""
-    settings = config.read(config.Redis)
+    settings = load(config.Redis)
     redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
         await redis.set(names.REDIS_KEY_POLICY, name)
     except (OSError, RedisError) as error:
         print(f"SPILLWAY_REDIS_URL: {error}", file=sys.stderr)
-        return 1
+        return exit_codes.FAILED
     finally:
         await redis.aclose()
     print(f"policy: {name}")
@@ -67,13 +69,13 @@ async def _serve(role: str) -> int:
     from spillway_optimizer.service.loop import Service
 
     settings: config.Optimizer | config.Papa
-    settings = config.read(config.Optimizer) if role == "run" else config.read(config.Papa)
+    settings = load(config.Optimizer) if role == "run" else load(config.Papa)
     try:
         topology = topology_file.load(settings.topology)
     except ContractError as error:
         print(f"SPILLWAY_TOPOLOGY: {error}", file=sys.stderr)
-        return config.EXIT_CONFIG
-    logs.start()
+        return exit_codes.USAGE
+    logs.start({"nats": logging.CRITICAL})  # it logs every attempt to reconnect
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -90,7 +92,7 @@ async def _serve(role: str) -> int:
             )
         except ContractError as error:
             print(f"SPILLWAY_GUARDRAILS: {error}", file=sys.stderr)
-            return config.EXIT_CONFIG
+            return exit_codes.USAGE
         await service.run(stop)
     else:
         await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa", tls)).run(stop)

@@ -12,16 +12,21 @@ Jobs run until they are stopped; the other commands run once.
 import argparse
 import asyncio
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from spillway_runtime import exit_codes, logs
+from spillway_runtime.settings import load
+from spillway_runtime.status import Status
+
 from spillway_streams import StreamsError
 from spillway_streams.clients.hot import Boards
 from spillway_streams.clients.store import Store
 from spillway_streams.jobs import runner
-from spillway_streams.process import allocators, cluster_topics, config, health, log
+from spillway_streams.process import allocators, cluster_topics, config, health
 from spillway_streams.process.counters import Counters
 from spillway_streams.topics import declared, topics
 
@@ -38,6 +43,10 @@ JOBS: dict[str, tuple[type[config.JobSettings], str]] = {
     "graph": (config.GraphSettings, "calls, edges -> call ratios, network times, demand"),
 }
 CLUSTERS = "names, separated by commas: topics for each; default: SPILLWAY_CLUSTERS"
+# These libraries log every reconnect. Status logs once when a server goes away or returns.
+QUIET = dict.fromkeys(("faust", "mode", "clickhouse_driver", "aiohttp.access", "kafka"), logging.ERROR) | {
+    "aiokafka": logging.CRITICAL
+}
 # Commands that run once, each with its own arguments.
 TOOLS = {
     "acls": ("spillway_streams.commands.acls", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
@@ -69,25 +78,25 @@ def main() -> int:
             cli.add_arguments(tool)
             return cli.run(parser.parse_args())
     args = parser.parse_args()
-    log.set_up()
+    logs.start(QUIET)
     return _declare(args.file, args.clusters) if args.command == "topics" else _run(args.command)
 
 
 def _run(job: str) -> NoReturn:
     allocators.give_back()
     kind, _ = JOBS[job]
-    settings = config.load(kind)
+    settings = load(kind)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     dependencies = [
         health.KAFKA,
         health.CONSUMER,
-        *([Store.NAME] if isinstance(settings, config.Settings) else []),
+        *([Store.NAME] if isinstance(settings, config.StoringSettings) else []),
         *([Boards.NAME] if isinstance(settings, config.HotSettings) else []),
     ]
-    status = health.Status(*dependencies)
+    status = Status(*dependencies)
     counters = Counters()
     store = None
-    if isinstance(settings, config.Settings):
+    if isinstance(settings, config.StoringSettings):
         store = Store(settings.clickhouse_address, status, counters)
     context = runner.Context(settings, status, counters, store)
     build = importlib.import_module(f"spillway_streams.jobs.{job}").build
@@ -95,7 +104,7 @@ def _run(job: str) -> NoReturn:
 
 
 def _declare(file: Path, clusters: str) -> int:
-    settings = config.load(config.TopicsSettings)
+    settings = load(config.TopicsSettings)
     try:
         named = cluster_topics.clusters(clusters)
         if not named:
@@ -104,12 +113,12 @@ def _declare(file: Path, clusters: str) -> int:
         report = asyncio.run(topics.declare(settings, wanted))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
-        return config.EXIT_USAGE
+        return exit_codes.USAGE
     except Exception as error:
         print(f"error: {settings.kafka}: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+        return exit_codes.FAILED
     print("\n".join(report.lines()), file=sys.stderr)
-    return 1 if report.refused else 0
+    return exit_codes.FAILED if report.refused else 0
 
 
 if __name__ == "__main__":

@@ -310,7 +310,7 @@ def span(trace_id: bytes, claims: str = "") -> bytes:
 
 def health(port: int) -> str:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz").text[:300]
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").text[:300]
     except httpx.HTTPError as error:
         return repr(error)
 

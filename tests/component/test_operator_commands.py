@@ -47,7 +47,7 @@ class Pod:
     def publisher(self) -> servers.Server:
         port = servers.free_port()
         return servers.Server(
-            url=f"http://127.0.0.1:{port}/healthz",
+            url=f"http://127.0.0.1:{port}/readyz",
             command=[sys.executable, "-m", "spillway_publisher", "run"],
             environment=self.environment("publisher") | {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"},
             log=self._folder / "publisher.log",

@@ -164,9 +164,9 @@ def _migrate(environment: dict[str, str]) -> subprocess.CompletedProcess:
 
 
 def told(port: int) -> str:
-    """Returns the text of /healthz, whatever its status."""
+    """Returns the text of /readyz, whatever its status."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.read().decode()
@@ -181,7 +181,7 @@ def program(name: str, folder: Path, environment: dict[str, str]) -> Iterator[in
     own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", "SPILLWAY_STATE_DIR": str(folder)}
     server = servers.Server(
         "", [sys.executable, "-m", *COMMANDS[name]], folder / f"{name}.log",
-        ready=lambda: servers.answers(port, b"GET /healthz HTTP/1.0\r\n\r\n", b"HTTP/1"), environment=environment | own,
+        ready=lambda: servers.answers(port, b"GET /readyz HTTP/1.0\r\n\r\n", b"HTTP/1"), environment=environment | own,
     )  # fmt: skip
     with servers.running(server):
         yield port

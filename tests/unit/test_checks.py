@@ -40,6 +40,11 @@ def write(root: Path, name: str, content: str | bytes) -> None:
             'package x\n\nimport "spillway.dev/relay/internal/table"\n',
             "lab/x/a.go:3: lab/ imports",
         ),
+        (
+            "contracts/python/spillway_runtime/a.py",
+            "from spillway_contracts import names\n",
+            "contracts/python/spillway_runtime/a.py:1: spillway_runtime imports spillway_contracts",
+        ),
         ("streams/native/Cargo.toml", '[dependencies]\nspillway-filter-core = "0"\n', "streams/ depends on"),
     ],
 )

@@ -15,35 +15,36 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+from spillway_runtime import exit_codes
+from spillway_runtime.settings import Settings, problems
 
 from spillway_contracts import wires
 
-EXIT_USAGE = 64
 WAIT_S = 20.0
-_CONFIG = SettingsConfigDict(env_prefix="SPILLWAY_", validate_default=True)
-S = TypeVar("S", bound=BaseSettings)
+_CONFIG = SettingsConfigDict(validate_default=True)
+S = TypeVar("S", bound=Settings)
 
 
 class MissingError(Exception):
     """The server answers, but lacks what is required."""
 
 
-class _Kafka(wires.KafkaWire, BaseSettings):
+class _Kafka(wires.KafkaWire, Settings):
     model_config = _CONFIG
 
 
-class _ClickHouse(wires.ClickHouseWire, BaseSettings):
+class _ClickHouse(wires.ClickHouseWire, Settings):
     model_config = _CONFIG
     clickhouse_url: str
 
 
-class _Redis(wires.RedisWire, BaseSettings):
+class _Redis(wires.RedisWire, Settings):
     model_config = _CONFIG
     redis_url: str
 
 
-class _Nats(wires.NatsWire, BaseSettings):
+class _Nats(wires.NatsWire, Settings):
     model_config = _CONFIG
     nats_url: str
 
@@ -157,10 +158,9 @@ def main() -> int:
     try:
         wrong = asyncio.run(ask({server: [n for n in names if n] for server, names in wanted.items()}))
     except ValidationError as error:
-        for problem in error.errors():  # without the value, which may be a secret
-            print(f"SPILLWAY_{str(problem['loc'][0]).upper()}: {problem['msg']}", file=sys.stderr)
-        return EXIT_USAGE
-    return 1 if wrong else 0
+        print("\n".join(problems(error)), file=sys.stderr)
+        return exit_codes.USAGE
+    return exit_codes.FAILED if wrong else 0
 
 
 if __name__ == "__main__":

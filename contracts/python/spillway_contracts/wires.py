@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
-
-from spillway_contracts import tls
-from spillway_contracts.tls import Authorities
+from spillway_runtime import tls
+from spillway_runtime.tls import Authorities
 
 if TYPE_CHECKING:
     from spillway_contracts.kafka_tokens import Tokens

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
-from spillway_contracts import tls
 from spillway_contracts.wires import ClickHouseWire, KafkaWire, NatsWire, RedisWire
+from spillway_runtime import tls
 
 BROKERS = "kafka-1.test:9093,kafka-2.test:9093"
 

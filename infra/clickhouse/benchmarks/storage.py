@@ -20,8 +20,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import generated
 from clickhouse_driver import Client
-from spillway_clickhouse.config import MigrateConfig, load
+from spillway_clickhouse.config import MigrateConfig
 from spillway_clickhouse.migrate import read_folder
+from spillway_runtime.settings import load
 
 DDL = Path(__file__).resolve().parents[3] / "contracts" / "clickhouse"
 BATCHES, REPEATS = 10, 9

@@ -1,66 +1,24 @@
-"""Configuration from environment variables, read once.
-
-A wrong one ends the process with code 64.
-"""
+"""Configuration from environment variables, read once."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from spillway_contracts.wires import ClickHouseWire
+from spillway_runtime.settings import HostPort, Settings
 
 from spillway_clickhouse import grants
 from spillway_clickhouse.grants import Role
 from spillway_clickhouse.variants import CLUSTERED, VariantName
 
-EXIT_USAGE = 64  # sysexits.h EX_USAGE
 
-
-def _host_port(value: str) -> str:
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise ValueError("must be host:port with a port of 0 to 65535")
-    return value
-
-
-def _not_empty(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value():
-        raise ValueError("must not be empty")
-    return value
-
-
-HostPort = Annotated[str, AfterValidator(_host_port)]
-
-
-def split_host_port(value: str) -> tuple[str, int]:
-    """Returns (host, port) of a checked host:port. Brackets of an IPv6 host are removed."""
-    host, _, port = value.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-class _Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="SPILLWAY_", extra="ignore")
-
-
-class ServerConfig(_Settings):
+class ServerConfig(Settings):
     """Configuration of `spillway_clickhouse.server`. Sizes are in bytes."""
 
     clickhouse_user: str = Field(min_length=1)
-    clickhouse_password: Annotated[SecretStr, AfterValidator(_not_empty)]
+    clickhouse_password: SecretStr
     clickhouse_listen: HostPort
     health_listen: HostPort
     state_dir: Path
@@ -122,13 +80,13 @@ def _accounts(path: Path) -> dict[str, str]:
     return found
 
 
-class UsersConfig(ClickHouseWire, _Settings):
+class UsersConfig(ClickHouseWire, Settings):
     """Configuration of `spillway_clickhouse.users`: the URL of a user who may create users."""
 
     clickhouse_url: str
 
 
-class MigrateConfig(ClickHouseWire, _Settings):
+class MigrateConfig(ClickHouseWire, Settings):
     """Configuration of `spillway_clickhouse.migrate`. The wait is in seconds."""
 
     clickhouse_url: str
@@ -144,20 +102,3 @@ class MigrateConfig(ClickHouseWire, _Settings):
                 "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant replicated or distributed, and these with it"
             )
         return self
-
-
-Config = TypeVar("Config", bound=BaseSettings)
-
-
-def load(kind: Callable[..., Config], **given: str) -> Config:
-    """Returns the configuration, or prints each wrong variable and exits with code 64.
-
-    `given` takes precedence over the environment.
-    """
-    try:
-        return kind(**given)
-    except ValidationError as error:
-        for wrong in error.errors(include_input=False, include_url=False):
-            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper() + ": " if wrong["loc"] else ""
-            print(f"{name}{wrong['msg']}", file=sys.stderr)
-        raise SystemExit(EXIT_USAGE) from None

@@ -18,6 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import yaml
+from spillway_runtime import exit_codes
 
 ADMIN = "spillway_admin"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -170,7 +171,7 @@ def main() -> None:
         roles = read(arguments.file).values()
     except GrantsError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(exit_codes.FAILED) from None
     if arguments.users:
         print(server_users_xml(roles), end="")
     else:

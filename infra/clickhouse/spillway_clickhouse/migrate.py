@@ -20,8 +20,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error, NetworkError, ServerException, SocketTimeoutError
+from spillway_runtime import exit_codes
+from spillway_runtime.settings import load
 
-from spillway_clickhouse.config import EXIT_USAGE, MigrateConfig, load
+from spillway_clickhouse.config import MigrateConfig
 from spillway_clickhouse.sql import tokens
 from spillway_clickhouse.variants import VARIANTS, Target, VariantError, VariantName, statements
 
@@ -215,7 +217,7 @@ def main() -> None:
     try:
         arguments = parser.parse_args()
     except SystemExit as error:
-        raise SystemExit(EXIT_USAGE if error.code else 0) from None
+        raise SystemExit(exit_codes.USAGE if error.code else 0) from None
     given = {"clickhouse_variant": arguments.variant, "clickhouse_cluster": arguments.cluster}
     config = load(MigrateConfig, **{name: value for name, value in given.items() if value is not None})
     # It would log a warning for each attempt to connect
@@ -226,7 +228,7 @@ def main() -> None:
             print(f"applied {file}", file=sys.stderr)
     except (MigrationError, Error) as error:
         print(f"migration failed: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(exit_codes.FAILED) from None
     print("schema is up to date", file=sys.stderr)
 
 

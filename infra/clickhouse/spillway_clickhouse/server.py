@@ -10,14 +10,15 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 
+from spillway_runtime import exit_codes, health, logs
+from spillway_runtime.settings import address, load
+
 from spillway_clickhouse import packets
-from spillway_clickhouse.config import ServerConfig, load, split_host_port
+from spillway_clickhouse.config import ServerConfig
 from spillway_clickhouse.engine import Engine, EngineError
 from spillway_clickhouse.grants import ADMIN
-from spillway_clickhouse.health import Health
 from spillway_clickhouse.session import Account, Session
 from spillway_clickhouse.watchdog import Watchdog
 
@@ -42,7 +43,7 @@ class Server:
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, threading.Thread] = {}
         self._stopping = False
-        host, port = split_host_port(config.clickhouse_listen)
+        host, port = address(config.clickhouse_listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=256)
 
@@ -94,29 +95,27 @@ class Server:
 
 
 class Readiness:
-    """Ready while it holds an engine that answers."""
+    """Ready while there is an engine that answers."""
 
     engine: Engine | None = None
 
-    def reason(self) -> str:
-        """Returns '' when ready, else why not."""
+    def report(self) -> health.Report:
+        """Returns what the health endpoint answers."""
         if self.engine is None:
-            return "the engine is starting or stopping"
+            return health.Report({"engine": "starting or stopping"})
         try:
             self.engine.check()
         except EngineError as error:
-            return error.message
-        return ""
+            return health.Report({"engine": error.message})
+        return health.Report({})
 
 
 def main() -> None:
     """Runs the server until SIGTERM or SIGINT. Exits with code 1 when it cannot start."""
     config = load(ServerConfig)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    logs.start()
     readiness = Readiness()
-    health = Health(*split_host_port(config.health_listen), readiness.reason)
+    endpoint = health.Server(config.health_listen, readiness.report)
     # Before the engine starts any thread, so that only the main thread takes these signals.
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,7 +130,7 @@ def main() -> None:
         server = Server(config, engine)
     except (EngineError, OSError) as error:
         log.error("cannot start: %s", error)
-        raise SystemExit(1) from None
+        raise SystemExit(exit_codes.FAILED) from None
     threading.Thread(target=server.run, name="listener", daemon=True).start()
     readiness.engine = engine
     log.info("ClickHouse engine %s listens on %s", engine.version, config.clickhouse_listen)
@@ -143,7 +142,7 @@ def main() -> None:
     readiness.engine = None
     server.stop()
     engine.close()
-    health.close()
+    endpoint.close()
     log.info("stopped")
     logging.shutdown()
     os._exit(0)  # the engine's exit handlers may wait for its background threads

@@ -24,8 +24,10 @@ from typing import Any
 
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
+from spillway_runtime import exit_codes
+from spillway_runtime.settings import load
 
-from spillway_clickhouse.config import UsersConfig, load
+from spillway_clickhouse.config import UsersConfig
 from spillway_clickhouse.grants import GrantsError, Role, read
 
 Ask = Callable[[str], list[tuple[Any, ...]]]  # statement -> rows
@@ -141,7 +143,7 @@ def main() -> None:
         passwords = sums(arguments.sums, [role.name for role in roles])
     except GrantsError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(64) from None
+        raise SystemExit(exit_codes.USAGE) from None
     config = load(UsersConfig)
     try:
         with Client.from_url(config.clickhouse_address) as client:
@@ -151,7 +153,7 @@ def main() -> None:
                     client.execute(change.statement)
     except (Error, OSError) as error:
         print(f"SPILLWAY_CLICKHOUSE_URL: {_without_sums(str(error))}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(exit_codes.FAILED) from None
     if arguments.json:
         print(
             json.dumps([{k: v for k, v in asdict(change).items() if k != "statement"} for change in changes])

@@ -18,7 +18,7 @@ def compose(layout: Plan, environments: dict[str, dict[str, str]], around: Surro
 
 def _emulator(pod: Pod, environment: dict[str, str], around: Surroundings) -> dict:
     command = [around.emulator]
-    return _process(pod.name, command, around, pod.health_port, "/healthz") | {
+    return _process(pod.name, command, around, pod.health_port, "/readyz") | {
         "environment": [_escape(f"{key}={value}") for key, value in environment.items()]
     }
 
@@ -34,7 +34,7 @@ def _envoy(pod: Pod, around: Surroundings) -> dict:
 def _wan(health_port: int, around: Surroundings) -> dict:
     command = [around.python, "-m", "spillway_lab", "wan", "--plan", str(around.out / "wan.json")]
     command += ["--toxiproxy", around.toxiproxy]
-    return _process("wan", command, around, health_port, "/healthz") | {
+    return _process("wan", command, around, health_port, "/readyz") | {
         "environment": [f"SPILLWAY_HEALTH_LISTEN={HOST}:{health_port}"]
     }
 

@@ -6,14 +6,14 @@ Invalid values end the command with exit code 64.
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from spillway_runtime.settings import HostPort, Settings, problems
 
 from spillway_lab.scenario.errors import InvalidInput
 
 
-class RenderSettings(BaseSettings):
+class RenderSettings(Settings):
     """Addresses of the servers around the lab, and the files and programs that it runs.
 
     Lists are comma-separated, with one address per cluster in the scenario's order. Several relays
@@ -39,30 +39,18 @@ class RenderSettings(BaseSettings):
         )
 
 
-class WanSettings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="SPILLWAY_")
-
-    health_listen: Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
+class WanSettings(Settings):
+    health_listen: HostPort
 
 
-Settings = TypeVar("Settings", bound=BaseSettings)
+S = TypeVar("S", bound=BaseSettings)
 
 
-def read(kind: type[Settings], **given: str | Path | None) -> Settings:
+def read(kind: type[S], **given: str | Path | None) -> S:
     """Reads settings from the environment. Arguments that are not None override it."""
     # Any: which type a field takes depends on `kind`, and pydantic checks it.
     fields: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     try:
         return kind(**fields)
     except ValidationError as error:
-        prefix = kind.model_config["env_prefix"]
-        raise InvalidInput([_problem(prefix, item) for item in error.errors()]) from error
-
-
-def _problem(prefix: str, item: ErrorDetails) -> str:
-    name = prefix + "_".join(str(part) for part in item["loc"]).upper()
-    return (
-        f"{name}: not set; it has no default"
-        if item["type"] == "missing"
-        else f"{name}: {item['msg']}; got {item['input']!r}"
-    )
+        raise InvalidInput(problems(error, kind.model_config["env_prefix"])) from error

@@ -3,7 +3,8 @@
 import logging
 import signal
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from spillway_runtime.health import Report, Server
 
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.stack.wan import Wan
@@ -30,6 +31,10 @@ class Keeper:
     def stop(self) -> None:
         self._stopping.set()
 
+    def report(self) -> Report:
+        """Returns what the health endpoint answers."""
+        return Report({"delays": self.problem} if self.problem else {})
+
     def _once(self) -> None:
         try:
             changes = self._wan.apply()
@@ -46,31 +51,12 @@ class Keeper:
 def serve(keeper: Keeper, health_listen: str) -> None:
     """Runs until SIGTERM or SIGINT.
 
-    Answers /healthz with 200 while the plan is in force, else with 503.
+    It is ready while the plan is in force.
     """
-    host, _, port = health_listen.rpartition(":")
-    server = ThreadingHTTPServer((host, int(port)), _health_handler(keeper))
+    server = Server(health_listen, keeper.report)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: keeper.stop())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         keeper.run()
     finally:
-        server.shutdown()
-        server.server_close()
-
-
-def _health_handler(keeper: Keeper) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            problem = keeper.problem if self.path == "/healthz" else "only /healthz is served"
-            body = (problem or "ok").encode()
-            self.send_response(200 if problem is None else 503 if self.path == "/healthz" else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Logs nothing: probes are not worth a line each."""
-
-    return Handler
+        server.close()

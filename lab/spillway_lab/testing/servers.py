@@ -259,9 +259,9 @@ def answers(port: int, question: bytes, expected: bytes) -> bool:
 
 
 def healthy(port: int) -> bool:
-    """Whether /healthz at this port of 127.0.0.1 answers 200."""
+    """Whether /readyz at this port of 127.0.0.1 answers 200."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
             return answer.status == 200
     except OSError:
         return False

@@ -81,7 +81,7 @@ def wait_healthy(address: str, process: subprocess.Popen, log: Path) -> None:
     def healthy() -> bool:
         assert process.poll() is None, log.read_text()
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{address}/healthz").status_code == 200
+            return httpx.get(f"http://{address}/readyz").status_code == 200
         return False
 
     eventually(healthy, "healthy", seen=log.read_text)

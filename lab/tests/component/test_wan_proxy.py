@@ -135,7 +135,7 @@ def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) 
 def wait_status(health: str, status: int) -> None:
     def answered() -> bool:
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://{health}/healthz").status_code == status
+            return httpx.get(f"http://{health}/readyz").status_code == status
         return False
 
     eventually(answered, f"{status} from the keeper")

@@ -8,11 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from spillway_contracts import ContractError
+from spillway_runtime import exit_codes
 
 from spillway_optimizer.commands import source_arguments, whatif_arguments
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.process.progress import Progress
-from spillway_optimizer.sources.errors import EXIT_INPUT, CommandError, InputError
+from spillway_optimizer.sources.errors import CommandError, InputError
 from spillway_optimizer.sources.told import unknown
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (CommandError, ContractError) as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
-        return getattr(error, "exit_code", EXIT_INPUT)
+        return getattr(error, "exit_code", exit_codes.FAILED)
     _print(json.dumps(document) if arguments.json else text(document))
-    return EXIT_INPUT if _without_optimum(document) else 0
+    return exit_codes.FAILED if _without_optimum(document) else 0
 
 
 def _without_optimum(document: dict[str, Any]) -> bool:

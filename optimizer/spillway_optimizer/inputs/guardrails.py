@@ -13,7 +13,7 @@ from spillway_contracts.guardrails import GuardrailFile, Guardrails
 
 from spillway_optimizer.problem.constraints import Constraints, Route
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 
 
 def changed(file: GuardrailFile, states: States) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
+from spillway_runtime import health
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.clients import hot
@@ -24,8 +25,7 @@ from spillway_optimizer.papa.proposal import adjusted
 from spillway_optimizer.papa.step import Parameters, choose, discrepancies, judge, restart, shift, without
 from spillway_optimizer.papa.watch import Interrupted, Watch
 from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
-from spillway_optimizer.process.health import Health
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service import metrics
 from spillway_optimizer.service.config import Papa
 from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
@@ -59,6 +59,7 @@ class Worker:
             sigma=settings.papa_sigma,
         )
         self.checkpoint: Checkpoint | None = None
+        self.missing: str | None = "start"  # why this process is not ready; None once it is
 
     @property
     def _loaded(self) -> Checkpoint:
@@ -69,7 +70,7 @@ class Worker:
         """Runs until `stop` is set. Continues when a server is away."""
         self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
         exposition = metrics.exposition("papa", self.states, self.lease)
-        health = Health(self.settings.health_listen, self.states.counters, exposition)
+        server = health.Server(self.settings.health_listen, self._report, exposition)
         try:
             while not stop.is_set():
                 try:
@@ -79,9 +80,9 @@ class Worker:
                     else:
                         self.states.say("lease", "held by another; standing by")
                         self.checkpoint = None
-                    health.waiting_for = None
+                    self.missing = None
                 except Interrupted as why:
-                    health.waiting_for = None
+                    self.missing = None
                     self.states.say("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
@@ -91,7 +92,10 @@ class Worker:
                 await self.watch.pause(_SAMPLE_S)
         finally:
             await self._close()
-            health.close()
+            server.close()
+
+    def _report(self) -> health.Report:
+        return health.Report(self.states.problems(self.missing), counters=dict(self.states.counters))
 
     async def _close(self) -> None:
         for ending in (

@@ -1,4 +1,4 @@
-"""Logs, health endpoints and progress messages, which the processes and commands share.
+"""States and progress messages, which the processes and commands share.
 
 This package does not know problems, rules or servers.
 """

@@ -3,27 +3,18 @@
 REFERENCE.md contains the table.
 """
 
-import sys
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import redis.connection
 from clickhouse_driver import Client
-from pydantic import AfterValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, Field
+from pydantic_settings import SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
+from spillway_runtime.settings import HostPort, Settings
 
 from spillway_optimizer.policies import REGISTRY
-
-EXIT_CONFIG = 64  # EX_USAGE of sysexits.h
-
-
-def _listen(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("must be host:port")
-    return value
 
 
 def _policy(value: str) -> str:
@@ -60,12 +51,9 @@ def clickhouse_url(value: str) -> str:
     return value
 
 
-class Redis(RedisWire, BaseSettings):
+class Redis(RedisWire, Settings):
     """Settings of the command `policy`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="SPILLWAY_", extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
-    )
     redis_url: Annotated[str, AfterValidator(redis_url)]
 
 
@@ -79,7 +67,7 @@ class Servers(Redis, ClickHouseWire, NatsWire):
     topology: Path
     clickhouse_url: ClickHouseUrl
     nats_url: str
-    health_listen: Annotated[str, AfterValidator(_listen)]
+    health_listen: HostPort
 
 
 class Optimizer(Servers):
@@ -119,20 +107,3 @@ class Papa(Servers):
     papa_lease_s: float = Field(10.0, ge=1)
     papa_ttl_s: float = Field(120.0, gt=0)
     papa_board_max_age_s: float = Field(15.0, gt=0)
-
-
-_S = TypeVar("_S", bound=BaseSettings)
-
-
-def read(kind: type[_S]) -> _S:
-    """Returns the settings. Exits with code 64 after printing the name of every wrong variable.
-
-    Values are not printed, because some are secret.
-    """
-    try:
-        return kind()
-    except ValidationError as error:
-        for wrong in error.errors():
-            name = "SPILLWAY_" + "_".join(map(str, wrong["loc"])).upper()
-            print(f"{name}: {wrong['msg']}", file=sys.stderr)
-        raise SystemExit(EXIT_CONFIG) from None

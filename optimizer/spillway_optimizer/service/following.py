@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from spillway_optimizer.clients import hot
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.solution import Policy
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.fast import Fast
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
+from spillway_runtime import health
 
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History
 from spillway_optimizer.clients.lease import Lease, beside
 from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs import guardrails
-from spillway_optimizer.process.health import Health
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service import metrics
 from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.service.following import Following
@@ -50,13 +50,13 @@ class Service:
         self.basis: Basis | None = None
         self.due_at = self.free_at = 0.0  # monotonic clock: the wall clock may be set
         self.pressing: Trigger | None = None  # noticed, but not acted upon yet
-        self.health: Health | None = None
+        self.missing: str | None = "start"  # why this process is not ready; None once it is
         self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when Redis is away."""
         exposition = metrics.exposition("optimizer", self.states, self.lease)
-        health = self.health = Health(self.settings.health_listen, self.states.counters, exposition)
+        server = health.Server(self.settings.health_listen, self._report, exposition)
         try:
             while not stop.is_set():
                 try:
@@ -70,7 +70,10 @@ class Service:
                     pass
         finally:
             await self._close()
-            health.close()
+            server.close()
+
+    def _report(self) -> health.Report:
+        return health.Report(self.states.problems(self.missing), counters=dict(self.states.counters))
 
     async def _close(self) -> None:
         if self._warming is not None:
@@ -170,5 +173,5 @@ class Service:
         None does not mean that there is something to decide already. A server that is away after
         the first success is logged only, because it is no reason for a restart.
         """
-        if self.health is not None and (server is None or self.health.waiting_for is not None):
-            self.health.waiting_for = server
+        if self.missing is not None:
+            self.missing = server

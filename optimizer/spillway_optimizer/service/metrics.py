@@ -5,11 +5,11 @@ REFERENCE.md contains the table.
 
 from collections.abc import Iterator, Sequence
 
-from spillway_contracts.metrics import Exposition, Family, Sample
+from spillway_runtime.metrics import Exposition, Family, Sample
 
 from spillway_optimizer.clients.lease import Lease
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service.case import Case
 
 _P = "spillway_optimizer_"
@@ -27,7 +27,7 @@ FAMILIES = (
     Family(_P + "server_away_total", "Attempts that found a server away.", ("server",)),
     Family(_P + "malformed_input_total", "Rows and board entries that could not be read."),
     Family(_P + "history_rows_lost_total", "Rows of `solves` and `papa_steps` that ClickHouse never got."),
-    Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
+    Family(_P + "counted_total", "All else that is counted, under its name in `/readyz`.", ("name",)),
     Family(_P + "input_timestamp_seconds", "Unix time of the newest entry of a board, as last read.", ("cluster", "board")),
     Family(_P + "last_solve_timestamp_seconds", "Unix time of the last run, whatever came of it."),
     Family(_P + "solve_seconds", "Time that the solver took in the last run that had a problem."),

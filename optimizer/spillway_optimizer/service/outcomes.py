@@ -10,7 +10,7 @@ from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.problem.objective import Evaluation
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action
 from spillway_optimizer.service.case import Case
 from spillway_optimizer.service.solves_table import Occasion, solve_row

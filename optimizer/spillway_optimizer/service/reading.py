@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History, ModelRows
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service import metrics
 
 # Exceptions by which a client reports that its server is away.

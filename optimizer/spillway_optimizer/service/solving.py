@@ -33,7 +33,7 @@ from spillway_optimizer.judging.memory import Memory, Thresholds
 from spillway_optimizer.model.failures import Successes
 from spillway_optimizer.model.model import ApplicationModel, Limits, Model, Window, build
 from spillway_optimizer.problem.rules import Rules
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import Priced, Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.decide import Action, Decision
 from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of

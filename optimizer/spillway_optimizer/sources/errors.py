@@ -2,15 +2,15 @@
 
 import re
 
-from spillway_optimizer import OptimizerError
+from spillway_runtime import exit_codes
 
-EXIT_INPUT, EXIT_SETTING, EXIT_UNAVAILABLE = 1, 64, 69  # EX_USAGE, EX_UNAVAILABLE of sysexits.h
+from spillway_optimizer import OptimizerError
 
 
 class CommandError(OptimizerError):
     """An error with one line per problem. Each line names file or argument, key and value."""
 
-    exit_code = EXIT_INPUT
+    exit_code = exit_codes.FAILED
 
 
 class InputError(CommandError):
@@ -20,13 +20,13 @@ class InputError(CommandError):
 class SettingError(CommandError):
     """An environment variable has a wrong value. The message names it and the problem."""
 
-    exit_code = EXIT_SETTING
+    exit_code = exit_codes.USAGE
 
 
 class UnavailableError(CommandError):
     """A required server or program is not available."""
 
-    exit_code = EXIT_UNAVAILABLE
+    exit_code = exit_codes.UNAVAILABLE
 
 
 # Where the next problem begins in a joined text: before a key and a colon, not before more words

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.wires import ClickHouseWire
+from spillway_runtime.settings import load
 
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History
@@ -32,7 +33,7 @@ def read(topology: Topology) -> Told:
 
     Raises UnavailableError with the variable of the server that does not answer.
     """
-    settings = config.read(Live)
+    settings = load(Live)
     clusters = tuple(cluster.name for cluster in topology.clusters)
     try:
         boards, in_force = asyncio.run(_hot(settings, clusters))

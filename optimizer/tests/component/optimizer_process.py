@@ -42,9 +42,9 @@ class Process:
             )
 
     def health(self) -> dict | None:
-        """Returns the body of /healthz if its status is 200, else None."""
+        """Returns the body of /readyz if its status is 200, else None."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=1) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1) as answer:
                 return json.load(answer)
         except (urllib.error.URLError, OSError):
             return None

@@ -37,7 +37,7 @@ def publisher(world):
     signing = Ed25519PrivateKey.generate()
     key.write_bytes(signing.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     process = servers.Server(
-        url=f"http://127.0.0.1:{port}/healthz",
+        url=f"http://127.0.0.1:{port}/readyz",
         command=[sys.executable, "-m", "spillway_publisher", "run"],
         environment={
             "SPILLWAY_NATS_URL": world.nats_url,
@@ -59,8 +59,8 @@ def publisher(world):
 
 
 def answers(port: int) -> bool:
-    """Whether /healthz at this port answers with success."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+    """Whether /readyz at this port answers with success."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1):
         return True
     return False
 

@@ -16,7 +16,7 @@ from spillway_contracts.guardrails import GuardrailFile
 from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.problem.rules import Rules, of_ruleset
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger

@@ -290,5 +290,5 @@ def test_run_refuses_to_start_without_its_identity():
         "SPILLWAY_HEALTH_LISTEN",
     ):
         assert name in done.stderr
-    assert f"SPILLWAY_POLICY: Value error, must be one of {', '.join(sorted(REGISTRY))}" in done.stderr
+    assert f"SPILLWAY_POLICY: must be one of {', '.join(sorted(REGISTRY))}" in done.stderr
     assert "secret" not in done.stderr

@@ -14,7 +14,7 @@ from spillway_optimizer.inputs.guardrails import changed, constraints_of
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.rules import RuleKey
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.rulesets.verify import verify
 

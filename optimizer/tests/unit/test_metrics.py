@@ -2,19 +2,18 @@
 
 import logging
 import urllib.request
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from spillway_contracts.hot_state import DemandEntry
-from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.process.health import Health
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service import metrics
+from spillway_runtime import health
+from spillway_runtime.metrics import table
 
 REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
@@ -33,12 +32,13 @@ def _samples(exposition) -> dict[tuple[str, str], float]:
 def test_metrics_and_the_reference_agree():
     """The listener serves exactly the families in REFERENCE.md, even before any solve."""
     port = servers.free_port()
-    health = Health(f"127.0.0.1:{port}", Counter(), _exposition(States(logging.getLogger("test"))))
+    exposition = _exposition(States(logging.getLogger("test")))
+    server = health.Server(f"127.0.0.1:{port}", lambda: health.Report({}), exposition)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
     finally:
-        health.close()
+        server.close()
     assert table(metrics.FAMILIES) in REFERENCE.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
     served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
     assert served == {family.name for family in metrics.FAMILIES}

@@ -9,7 +9,7 @@ import pytest
 from spillway_optimizer.clients.history import ModelRows
 from spillway_optimizer.clients.lease import beside
 from spillway_optimizer.inputs.telemetry import Pulse
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service.loop import Service
 from spillway_optimizer.service.reading import Reader
 from test_solving import TOPOLOGY

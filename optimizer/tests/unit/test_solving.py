@@ -13,7 +13,7 @@ from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
-from spillway_optimizer.process.logs import States
+from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action, decide
 from spillway_optimizer.rulesets.integer_weights import Loss
 from spillway_optimizer.service import case, solving

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -9,12 +10,14 @@ from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError
 from spillway_contracts import topology as topologies
 from spillway_contracts.guardrails import GuardrailFile
+from spillway_runtime import exit_codes, logs
+from spillway_runtime.settings import load
 
 from spillway_publisher.bucket.bucket import is_bucket_key
 from spillway_publisher.bucket.keys import Keys
 from spillway_publisher.commands import commands, operator
 from spillway_publisher.process import config
-from spillway_publisher.process.telemetry import Telemetry, log, set_up_logging
+from spillway_publisher.process.telemetry import Telemetry, log
 from spillway_publisher.service.service import Service
 
 
@@ -25,10 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _COMMANDS[chosen.command](chosen)
     except ContractError as error:
         print(error, file=sys.stderr)
-        return config.EXIT_CONFIGURATION
+        return exit_codes.USAGE
     except operator.OperatorError as error:
         print(error, file=sys.stderr)
-        return 1
+        return exit_codes.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,43 +82,44 @@ def _read(settings: config.TopologySettings) -> tuple[Topology, GuardrailFile]:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    settings = config.read(config.RunSettings)
+    settings = load(config.RunSettings)
     topology, guardrails = _read(settings)
     keys = Keys(settings.signing_key, settings.ruleset_keys)
-    set_up_logging()
-    said = {"guardrails": guardrails.current.model_dump(mode="json"), "signing_key": keys.id}
-    log.info("starting", extra={"fields": said})
+    # These libraries log every attempt with its stack trace.
+    logs.start(dict.fromkeys(("nats", "clickhouse_driver"), logging.CRITICAL))
+    limits = guardrails.current.model_dump(mode="json")
+    log.info("starting", extra=logs.fields(guardrails=limits, signing_key=keys.id))
     asyncio.run(Service(settings, topology, guardrails, keys, Telemetry()).run())
     log.info("stopped")
     return 0
 
 
 def _status(chosen: argparse.Namespace) -> int:
-    return asyncio.run(commands.status(config.read(config.OperatorSettings), chosen.json))
+    return asyncio.run(commands.status(load(config.OperatorSettings), chosen.json))
 
 
 def _history(chosen: argparse.Namespace) -> int:
-    settings = config.read(config.OperatorSettings)
+    settings = load(config.OperatorSettings)
     return asyncio.run(commands.history(settings, chosen.limit, chosen.json))
 
 
 def _rollback(chosen: argparse.Namespace) -> int:
-    settings = config.read(config.OperatorSettings)
+    settings = load(config.OperatorSettings)
     return asyncio.run(
         commands.rollback(settings, chosen.to, chosen.before, chosen.reason, chosen.lifetime_s)
     )
 
 
 def _reset_fence(chosen: argparse.Namespace) -> int:
-    settings = config.read(config.OperatorSettings)
+    settings = load(config.OperatorSettings)
     return asyncio.run(commands.reset_fence(settings, chosen.origin, chosen.reason))
 
 
 def _validate(chosen: argparse.Namespace) -> int:
-    topology, _ = _read(config.read(config.TopologySettings))
+    topology, _ = _read(load(config.TopologySettings))
     problems = operator.validate(chosen.file, topology)
     print("\n".join(problems) if problems else f"{chosen.file}: valid")
-    return 1 if problems else 0
+    return exit_codes.FAILED if problems else 0
 
 
 _COMMANDS = {

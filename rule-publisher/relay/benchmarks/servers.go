@@ -137,7 +137,7 @@ func makeStreams(ctx context.Context, conn *nats.Conn) (jetstream.JetStream, err
 	return js, errors.Join(err, err2)
 }
 
-// startRelay starts a relay with the mesh's files, and returns when /healthz answers.
+// startRelay starts a relay with the mesh's files, and returns when /livez answers.
 func startRelay(ctx context.Context, program, folder, natsURL string, files identity.Files, key *signingtest.Key, m mesh, pods int) (relay *process, xds string, err error) {
 	xds, err1 := freeAddress()
 	health, err2 := freeAddress()
@@ -158,7 +158,7 @@ func startRelay(ctx context.Context, program, folder, natsURL string, files iden
 		return nil, "", err
 	}
 	err = eventually(ctx, "the relay", func() error {
-		response, err := http.Get("http://" + health + "/healthz")
+		response, err := http.Get("http://" + health + "/livez")
 		if err == nil {
 			response.Body.Close()
 		}

@@ -49,8 +49,8 @@ func TestDrain(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
 	eventually(t, "draining is said", func() bool { return r.answers("/readyz") == http.StatusServiceUnavailable })
-	if code := r.answers("/healthz"); code != 200 {
-		t.Errorf("/healthz while draining: %d", code)
+	if code := r.answers("/livez"); code != 200 {
+		t.Errorf("/livez while draining: %d", code)
 	}
 	<-stopped
 	var at []time.Time

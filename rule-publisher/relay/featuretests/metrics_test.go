@@ -1,8 +1,11 @@
 package featuretests
 
 import (
+	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +44,28 @@ func TestMetrics(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(page)
+	}
+}
+
+// TestHealthHasTheKeysOfEveryProgram checks that /livez and /readyz answer the object that
+// spillway_runtime defines for the Python programs, and that NATS, without which a relay serves, is
+// reported as degraded.
+func TestHealthHasTheKeysOfEveryProgram(t *testing.T) {
+	r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
+	eventually(t, "ready, local-first", func() bool { return r.answers("/readyz") == 200 })
+	for _, path := range []string{"/livez", "/readyz"} {
+		var keys map[string]any
+		if err := json.Unmarshal([]byte(r.page(path)), &keys); err != nil {
+			t.Fatal(err)
+		}
+		got := slices.Sorted(maps.Keys(keys))
+		if want := []string{"counters", "degraded", "gauges", "problems", "ready"}; !slices.Equal(got, want) {
+			t.Errorf("%s: keys %v, want %v", path, got, want)
+		}
+		degraded, _ := keys["degraded"].(map[string]any)
+		if keys["ready"] != true || degraded["nats"] != "not connected" {
+			t.Errorf("%s: %v", path, keys)
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func TestSigtermEndsCleanly(t *testing.T) {
 			t.Errorf("log line %s", line)
 		}
 	}
-	if !strings.Contains(out.String(), `"msg":"draining"`) {
+	if !strings.Contains(out.String(), `"message":"draining"`) {
 		t.Errorf("the end is not logged: %s", out)
 	}
 }

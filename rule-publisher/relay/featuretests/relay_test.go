@@ -78,7 +78,7 @@ func TestStartsWithoutNATS(t *testing.T) {
 		if got := weights(t, u, "stock", names.XdsCatchAllRoute); !maps.Equal(got, want) {
 			t.Errorf("stock, which is not in this cluster, goes to %v, want the nearest %v", got, want)
 		}
-		response, err := http.Get("http://" + r.HealthAddr() + "/healthz")
+		response, err := http.Get("http://" + r.HealthAddr() + "/livez")
 		must(t, err)
 		response.Body.Close()
 		if status := r.status(); response.StatusCode != 200 || status.NatsConnected || status.ServedVersion != 0 || status.Envoys["gate"] != 1 {

@@ -16,9 +16,9 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 from spillway_contracts import names, redis_client
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+from spillway_runtime.status import Status
 
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 
 Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
 Owns = Callable[[str, str], bool]  # (key, field) -> whether this worker owns or keeps it

@@ -6,10 +6,11 @@ import faust
 from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.structs import RecordMetadata
 from faust.exceptions import ProducerSendError
+from spillway_runtime import retry
+from spillway_runtime.status import Status
 
 from spillway_streams import StreamsError
-from spillway_streams.process import backoff, health
-from spillway_streams.process.health import Status
+from spillway_streams.process import health
 
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
@@ -38,7 +39,7 @@ class Sender:
 
         Raises TooLargeError when the brokers refuse the message for its size.
         """
-        done = await backoff.until_done(lambda: self._attempt(message), health.KAFKA, self._status)
+        done = await retry.until_done(lambda: self._attempt(message), health.KAFKA, self._status)
         if isinstance(done, str):
             raise TooLargeError(f"{message.topic}: {len(message.value)} bytes: {done}")
         return done

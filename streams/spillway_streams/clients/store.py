@@ -7,12 +7,12 @@ from typing import Any
 
 from clickhouse_driver import Client
 from clickhouse_driver.errors import ServerException
+from spillway_runtime import retry
+from spillway_runtime.status import Status
 
 from spillway_streams.batches import blocks, sifting
 from spillway_streams.batches.sifting import B, Refused, RefusedRows, Rows, Table
-from spillway_streams.process import backoff
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 
 _SETTINGS = {
     "connect_timeout": 3,
@@ -111,7 +111,7 @@ class Store:
 
     async def _until_done(self, work: Any, give_up: type[Exception] | tuple = ()) -> Any:
         async with self._lock:
-            return await backoff.until_done(lambda: self._attempt(work), self.NAME, self._status, give_up)
+            return await retry.until_done(lambda: self._attempt(work), self.NAME, self._status, give_up)
 
     async def _attempt(self, work: Any) -> Any:
         client, self._client = self._client, None

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import yaml
 from aiokafka.errors import KafkaError
+from spillway_runtime import exit_codes
+from spillway_runtime.settings import load
 
 from spillway_streams import StreamsError
 from spillway_streams.process import cluster_topics, config
@@ -50,11 +52,11 @@ def run(args: argparse.Namespace) -> int:
         wanted = acls.read(args.file, cluster_topics.clusters(args.clusters), _principals(args.principals))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
-        return config.EXIT_USAGE
+        return exit_codes.USAGE
     if args.print:
         print("\n".join(map(_line, wanted)))
         return 0
-    settings = config.load(config.TopicsSettings)
+    settings = load(config.TopicsSettings)
     try:
         found = asyncio.run(acls.apply(settings, wanted, change=not args.plan))
     except (KafkaError, OSError) as error:

@@ -12,13 +12,14 @@ from dataclasses import asdict, astuple
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 from spillway_contracts import ContractError, traffic_class
+from spillway_runtime import exit_codes
+from spillway_runtime.settings import load
 
 from spillway_streams import StreamsError
 from spillway_streams.classes import findings, pattern, rules, tables
 from spillway_streams.classes.rules import Rule
 from spillway_streams.clients import store
 from spillway_streams.process import config
-from spillway_streams.process.config import EXIT_USAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +51,14 @@ def run(args: argparse.Namespace) -> int:
 
     0: done. 1: the store is unreachable, or there is no such rule. 64: the arguments are invalid.
     """
-    settings = config.load(config.ClickHouseSettings)
+    settings = load(config.ClickHouseSettings)
     url = settings.clickhouse_url
     try:
         client = store.connect(settings.clickhouse_address)
         answer, text = _ACTIONS[args.action](client, args)
     except (StreamsError, ContractError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return exit_codes.USAGE
     except (Error, OSError) as error:
         print(f"error: {url.rpartition('@')[2]}: {error}", file=sys.stderr)
         return 1

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from faust.types import TP
+from spillway_runtime import retry
 
 from spillway_streams.ingest import admission
 from spillway_streams.jobs import runner
-from spillway_streams.process import backoff, health
+from spillway_streams.process import health
 from spillway_streams.process.config import JobSettings
 
 _TIMEOUT_MS, _READ_MS = 5000, 1000
@@ -43,7 +44,7 @@ async def find(
     """
     marks = [mark for text in notes if (mark := marked(text)) is not None]
     first = min(marks, default=None)
-    return await backoff.until_done(
+    return await retry.until_done(
         lambda: _find(context.settings, TopicPartition(*merged), first), health.KAFKA, context.status
     )
 

@@ -17,15 +17,16 @@ from typing import Any, Generic, NoReturn, TypeVar
 import faust
 from faust.types import TP
 from spillway_contracts import names
+from spillway_runtime import retry
+from spillway_runtime.status import Status
 
 from spillway_streams.clients import transport
 from spillway_streams.clients.dead_letters import DeadLetters
 from spillway_streams.clients.sending import Sender
 from spillway_streams.clients.store import Store
-from spillway_streams.process import backoff, health, metrics
-from spillway_streams.process.config import JobSettings, Settings
+from spillway_streams.process import health, metrics
+from spillway_streams.process.config import JobSettings, StoringSettings
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
 from spillway_streams.topics import declared, topics
 
@@ -53,7 +54,7 @@ class Context(Generic[S_co]):
     lag: Lag = field(default_factory=Lag)
 
     @property
-    def clickhouse(self: "Context[Settings]") -> Store:
+    def clickhouse(self: "Context[StoringSettings]") -> Store:
         """The store of a job that stores rows."""
         assert self.store is not None  # such a job has a setting for ClickHouse
         return self.store
@@ -155,7 +156,7 @@ async def run(context: Context[S], build: Build[S]) -> NoReturn:
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
     status, counters = context.status, context.counters
     exposition = metrics.exposition(status, counters, context.lag)
-    endpoint = await health.serve(context.settings.health_address, status, counters, exposition)
+    endpoint = await health.serve(context.settings.health_listen, status, counters, exposition)
     work = asyncio.create_task(_work(context, build))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -176,7 +177,7 @@ async def _work(context: Context[S], build: Build[S]) -> None:
     settings = context.settings
     wanted = dict.fromkeys(declared.KNOWN, declared.Topic(settings.topic_partitions, settings.topic_replicas))
     wanted[names.KAFKA_TOPIC_DEAD_LETTERS] = declared.Topic(1, settings.topic_replicas)
-    layout = await backoff.until_done(lambda: topics.prepare(settings, wanted), health.KAFKA, context.status)
+    layout = await retry.until_done(lambda: topics.prepare(settings, wanted), health.KAFKA, context.status)
     if context.store:
         await context.store.reach()
     app = build(replace(context, layout=layout))

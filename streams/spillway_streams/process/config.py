@@ -1,28 +1,19 @@
 """Settings, read once at start from environment variables with the prefix SPILLWAY_."""
 
-import sys
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator, model_validator
 from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
+from spillway_runtime.settings import HostPort, Settings
 
 from spillway_streams.process import cluster_topics
 
-EXIT_USAGE = 64
 TICK_MS = 500  # length of a tick; log time is cut into ticks
 
 
-_ENVIRONMENT = SettingsConfigDict(
-    env_prefix="SPILLWAY_", extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
-)
-
-
-class TopicsSettings(KafkaWire, BaseSettings):
+class TopicsSettings(KafkaWire, Settings):
     """Settings of the command `topics`."""
 
-    model_config = _ENVIRONMENT
     topic_replicas: int = Field(1, ge=1, le=10, description="of topics that do not exist yet")
 
     @property
@@ -30,10 +21,8 @@ class TopicsSettings(KafkaWire, BaseSettings):
         return self.kafka.split(",")
 
 
-class ClickHouseSettings(ClickHouseWire, BaseSettings):
+class ClickHouseSettings(ClickHouseWire, Settings):
     """Settings of the command `classes`."""
-
-    model_config = _ENVIRONMENT
 
     clickhouse_url: str = Field(description="clickhouse://user:pass@host:port/database")
 
@@ -42,31 +31,17 @@ class JobSettings(TopicsSettings):
     """Settings of every job. Addresses and identities have no default."""
 
     state_dir: Path
-    health_listen: str = Field(description="host:port")
+    health_listen: HostPort
     topic_partitions: int = Field(4, ge=1, le=1024)
 
-    @field_validator("health_listen")
-    @classmethod
-    def _host_port(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"{value!r}: must be host:port with a port in 1..65535")
-        return value
 
-    @property
-    def health_address(self) -> tuple[str, int]:
-        host, _, port = self.health_listen.rpartition(":")
-        return host, int(port)
-
-
-class Settings(JobSettings, ClickHouseSettings):
+class StoringSettings(JobSettings, ClickHouseSettings):
     """Settings of every job that stores rows."""
 
 
-class AdmissionSettings(BaseSettings):
+class AdmissionSettings(Settings):
     """Settings of the jobs that read the topics of all clusters."""
 
-    model_config = _ENVIRONMENT
     accept_unadmitted: bool = Field(
         False, description="take messages that `admit` has not written: while collectors of 0.1.0 write them"
     )
@@ -93,7 +68,7 @@ class AdmitSettings(JobSettings):
         return cluster_topics.clusters(self.clusters)
 
 
-class HotSettings(RedisWire, Settings, AdmissionSettings):
+class HotSettings(RedisWire, StoringSettings, AdmissionSettings):
     """Settings of jobs that also write boards. Seconds are event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
@@ -121,7 +96,7 @@ class HotSettings(RedisWire, Settings, AdmissionSettings):
     )
 
 
-class ExclusiveSettings(Settings, AdmissionSettings):
+class ExclusiveSettings(StoringSettings, AdmissionSettings):
     """Settings of the job `exclusive`.
 
     Seconds are log time unless said otherwise. REFERENCE.md explains what follows from them.
@@ -152,10 +127,11 @@ class ExclusiveSettings(Settings, AdmissionSettings):
     def _times(self) -> "ExclusiveSettings":
         times = {name: getattr(self, name) for name in ("window", "hold", "life", "remember")}
         odd = [f"{name} {value}" for name, value in times.items() if value * 1000 % TICK_MS]
+        names = "SPILLWAY_WINDOW, _HOLD, _LIFE, _REMEMBER"
         if odd:
-            raise ValueError(f"{', '.join(odd)}: must be multiples of {TICK_MS / 1000} s")
+            raise ValueError(f"{names}: {', '.join(odd)}: must be multiples of {TICK_MS / 1000} s")
         if sorted(times.values()) != list(times.values()):
-            raise ValueError(f"{times}: each must be at least the one before")
+            raise ValueError(f"{names}: {times}: each must be at least the one before")
         return self
 
 
@@ -183,7 +159,7 @@ class GraphSettings(HotSettings):
     graph_period: float = Field(5.0, gt=0, le=600, description="wall seconds between rows")
 
 
-class ClassifySettings(Settings):
+class ClassifySettings(StoringSettings):
     """Settings of the job `classify`. Seconds are wall-clock time."""
 
     class_period: float = Field(30.0, gt=0, le=3600, description="between decisions")
@@ -192,21 +168,3 @@ class ClassifySettings(Settings):
     class_min_samples: int = Field(300, ge=50, description="good calls of a class before it is judged")
     class_lease: float = Field(3600.0, ge=1, le=86_400, description="how long rare classes stay in /other")
     classes_per_service: int = Field(200, ge=1, le=10_000)
-
-
-S = TypeVar("S", bound=BaseSettings)
-
-
-def load(kind: type[S]) -> S:
-    """Returns the settings of one job or tool.
-
-    If any variable is wrong, prints a line for each and exits with status 64.
-    """
-    try:
-        return kind()
-    except ValidationError as error:
-        for problem in error.errors():
-            about = "_".join(str(part) for part in problem["loc"]) or "WINDOW, _HOLD, _LIFE, _REMEMBER"
-            name = f"SPILLWAY_{about}".upper()
-            print(f"{name}: {problem['msg']}", file=sys.stderr)
-        raise SystemExit(EXIT_USAGE) from None

@@ -6,17 +6,17 @@ REFERENCE.md has the table of metrics.
 import time
 from collections.abc import Iterator
 
-from spillway_contracts.metrics import Exposition, Family, Sample
+from spillway_runtime.metrics import Exposition, Family, Sample
+from spillway_runtime.status import Status
 
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
 
 _P = "spillway_streams_"
 _PARTITION = ("topic", "partition")
 
 FAMILIES = (
-    Family(_P + "dependency_up", "1 while what the job depends on is in order, as `/healthz` says.", ("dependency",)),
+    Family(_P + "dependency_up", "1 while what the job depends on is in order, as `/readyz` says.", ("dependency",)),
     Family(_P + "consumer_lag_records", "Records of the partition that are not taken yet.", _PARTITION),
     Family(_P + "consumer_lag_seconds", "How long the oldest of these has waited at most; 0 when none waits.", _PARTITION),
     Family(_P + "newest_record_timestamp_seconds", "Kafka timestamp of the newest record taken.", ("topic",)),
@@ -30,8 +30,8 @@ FAMILIES = (
     Family(_P + "claims_overridden_total", "Spans, CPU readings and totals that claimed another cluster.", ("cluster",)),
     Family(_P + "errors_total", "Work given up: a fit, a decision, the open traces of a partition.", ("kind",)),
     Family(_P + "traces_total", "Traces that closed (`exclusive`)."),
-    Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
-    Family(_P + "state", "What is true now, under its name in `/healthz`: partitions, open spans, keys.", ("name",)),
+    Family(_P + "counted_total", "All else that is counted, under its name in `/readyz`.", ("name",)),
+    Family(_P + "state", "What is true now, under its name in `/readyz`: partitions, open spans, keys.", ("name",)),
 )  # fmt: skip
 
 # Counters named "prefix: rest" become samples of the family of this prefix, with `rest` as label.

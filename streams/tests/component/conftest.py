@@ -64,7 +64,7 @@ class Job:
     log: Path
 
     def state(self) -> dict:
-        """Returns the answer of /healthz. A failed connection is a problem of `health`."""
+        """Returns the answer of /readyz. A failed connection is a problem of `health`."""
         try:
             with urllib.request.urlopen(self.health, timeout=2) as answer:
                 return json.load(answer)
@@ -90,7 +90,7 @@ class Job:
 
         A key is the name without its prefix, then the labels' values in order of the labels' names.
         """
-        with urllib.request.urlopen(self.health.replace("/healthz", "/metrics"), timeout=30) as answer:
+        with urllib.request.urlopen(self.health.replace("/readyz", "/metrics"), timeout=30) as answer:
             families = text_string_to_metric_families(answer.read().decode())
         return {
             (sample.name.removeprefix("spillway_streams_"), *sample.labels.values()): sample.value
@@ -117,7 +117,7 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
         process = subprocess.Popen(
             [sys.executable, "-m", "spillway_streams", name], env=os.environ | own | environment, stderr=sink
         )
-    job = Job(process, f"http://127.0.0.1:{port}/healthz", log)
+    job = Job(process, f"http://127.0.0.1:{port}/readyz", log)
     try:
         yield job
     finally:

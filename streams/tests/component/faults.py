@@ -66,7 +66,7 @@ class Mesh:
         """Starts one more worker of a job and returns it when it is ready."""
         port, number = free_port(), len(list(self.folder.glob(f"{job}-*.log")))
         worker = Server(
-            url=f"http://127.0.0.1:{port}/healthz",
+            url=f"http://127.0.0.1:{port}/readyz",
             command=[sys.executable, "-m", "spillway_streams", job],
             log=self.folder / f"{job}-{number}.log",
             ready=lambda: healthy(port),

@@ -2,8 +2,8 @@
 
 from redis import Redis
 from spillway_contracts.hot_state import DemandEntry
+from spillway_runtime.status import Status
 from spillway_streams.clients.hot import Boards
-from spillway_streams.process.health import Status
 
 KEY = "test:demand"
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 
 from clickhouse_driver import Client
+from spillway_runtime.status import Status
 from spillway_streams.clients.store import Store
 from spillway_streams.ingest.class_rules import RulesReader
-from spillway_streams.process.health import Status
 
 _HOUR_S = 3600
 

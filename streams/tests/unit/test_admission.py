@@ -2,6 +2,7 @@
 
 import pytest
 from spillway_contracts import names
+from spillway_runtime.settings import load
 from spillway_streams.ingest import admission
 from spillway_streams.ingest.admission import Gate, UnadmittedError
 from spillway_streams.jobs import admitted
@@ -71,7 +72,7 @@ def test_the_job_names_clusters_that_it_cannot_have(monkeypatch, capsys):
     for text, said in (("west.1", "west.1: must be a letter"), (",", "at least one cluster")):
         monkeypatch.setenv("SPILLWAY_CLUSTERS", text)
         with pytest.raises(SystemExit):
-            config.load(config.AdmitSettings)
+            load(config.AdmitSettings)
         assert "SPILLWAY_CLUSTERS: " in (told := capsys.readouterr().err) and said in told
 
 

@@ -49,4 +49,4 @@ def test_the_store_has_no_default(run, monkeypatch, capsys):
     monkeypatch.delenv("SPILLWAY_CLICKHOUSE_URL")
     with pytest.raises(SystemExit) as exit_:
         run("list")
-    assert exit_.value.code == 64 and capsys.readouterr().err == "SPILLWAY_CLICKHOUSE_URL: Field required\n"
+    assert exit_.value.code == 64 and capsys.readouterr().err == "SPILLWAY_CLICKHOUSE_URL: is not set\n"

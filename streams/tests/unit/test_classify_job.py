@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from faust.types import TP
 from spillway_contracts import names
+from spillway_runtime.status import Status
 from spillway_streams.batches.positions import Batch
 from spillway_streams.classes import rules
 from spillway_streams.clients import store
@@ -18,7 +19,6 @@ from spillway_streams.jobs import classify, runner
 from spillway_streams.jobs.classify import Classify
 from spillway_streams.process.config import ClassifySettings
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from traffic_log import calls, edges
 
 

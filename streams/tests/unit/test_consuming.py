@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from faust.types import TP
 from spillway_contracts import names
+from spillway_runtime.status import Status
 from spillway_streams.batches.parts import Parts
 from spillway_streams.batches.positions import Batch
 from spillway_streams.graph import callgraph
@@ -16,7 +17,6 @@ from spillway_streams.jobs.graph import Graph
 from spillway_streams.jobs.graph_share import Share
 from spillway_streams.process.config import CurvesSettings, GraphSettings
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
 
 ADDRESS = {

@@ -10,6 +10,7 @@ from faust.types import TP
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spillway_contracts import names
+from spillway_runtime.status import Status
 from spillway_streams.batches import columns, native_batch
 from spillway_streams.clients.transport import Start
 from spillway_streams.ingest import admission
@@ -17,7 +18,6 @@ from spillway_streams.jobs import runner
 from spillway_streams.jobs.exclusive import Exclusive
 from spillway_streams.process.config import ExclusiveSettings
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 
 SPANS = TP(names.KAFKA_TOPIC_OTLP_SPANS, 0)
 

@@ -12,6 +12,7 @@ from accuracy import simulated
 from accuracy.simulated import Pod
 from faust.types import TP
 from spillway_contracts import names
+from spillway_runtime.status import Status
 from spillway_streams.batches.parts import Parts
 from spillway_streams.boards import boards
 from spillway_streams.jobs import curves as job_curves
@@ -21,7 +22,6 @@ from spillway_streams.load.load import Sum
 from spillway_streams.model.modelling import BUCKETS, CAPACITIES
 from spillway_streams.process.config import CurvesSettings
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from traffic_log import T0, calls
 
 LADDER = np.repeat(np.arange(0.1, 0.9, 0.1), 40)

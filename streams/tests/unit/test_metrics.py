@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from faust.types import TP
 from prometheus_client.parser import text_string_to_metric_families
-from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
+from spillway_runtime.metrics import table
+from spillway_runtime.status import Status
 from spillway_streams.process import health, metrics
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 from spillway_streams.process.lag import Lag
 
 REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
@@ -22,7 +22,7 @@ async def test_metrics_and_the_reference_agree():
     """Before anything has happened, the listener serves exactly the families in REFERENCE.md."""
     port = servers.free_port()
     exposition = metrics.exposition(Status("kafka"), Counters(), Lag())
-    runner = await health.serve(("127.0.0.1", port), Status("kafka"), Counters(), exposition)
+    runner = await health.serve(f"127.0.0.1:{port}", Status("kafka"), Counters(), exposition)
     try:
         answer = await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", None, 30)
         with answer:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import NoPermissionError
 from spillway_contracts.hot_state import DemandEntry
+from spillway_runtime.status import Status
 from spillway_streams.clients import store
 from spillway_streams.clients.hot import Boards
 from spillway_streams.clients.store import Store
 from spillway_streams.process.counters import Counters
-from spillway_streams.process.health import Status
 
 
 async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spillway_runtime.settings import load
 from spillway_streams.clients.transport import Start
 from spillway_streams.ingest import offsets
 from spillway_streams.ingest.offsets import Note, Offsets, Verdict
@@ -82,7 +83,7 @@ def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys,
     for key, text in (good | {name: value}).items():
         monkeypatch.setenv(f"SPILLWAY_{key}", text)
     with pytest.raises(SystemExit) as exit_:
-        config.load(config.ExclusiveSettings)
+        load(config.ExclusiveSettings)
     assert exit_.value.code == 64 and says in capsys.readouterr().err
 
 

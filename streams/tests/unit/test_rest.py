@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from spillway_runtime.settings import load
 from spillway_streams.batches import columns
 from spillway_streams.load import cpu
 from spillway_streams.load.attributes import PayloadError
@@ -92,7 +93,7 @@ def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
     monkeypatch.setenv("SPILLWAY_KAFKA", "nowhere")
     monkeypatch.setenv("SPILLWAY_FIT_PERIOD", "-1")
     with pytest.raises(SystemExit) as exit_:
-        config.load(config.CurvesSettings)
+        load(config.CurvesSettings)
     assert exit_.value.code == 64
     lines = capsys.readouterr().err
     for name in ("SPILLWAY_KAFKA", "SPILLWAY_CLICKHOUSE_URL", "SPILLWAY_REDIS_URL", "SPILLWAY_FIT_PERIOD"):

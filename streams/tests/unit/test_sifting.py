@@ -9,13 +9,13 @@ import pytest
 from clickhouse_driver.errors import ServerException
 from hypothesis import given
 from hypothesis import strategies as st
+from spillway_runtime import retry
+from spillway_runtime.status import Status
 from spillway_streams.batches import sifting
 from spillway_streams.batches.sifting import RefusedRows
 from spillway_streams.batches.strings import Strings
 from spillway_streams.clients import store
 from spillway_streams.clients.store import Store
-from spillway_streams.process import backoff
-from spillway_streams.process.health import Status
 
 
 async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int], int]:
@@ -130,7 +130,7 @@ async def test_only_what_a_row_alone_can_cause_ends_the_attempts(monkeypatch, er
         told.append(what)
 
     monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
-    monkeypatch.setattr(backoff, "_FIRST_S", 0.0)
+    monkeypatch.setattr(retry, "_FIRST_S", 0.0)
     status = Status(Store.NAME)
     await Store("clickhouse://localhost", status).insert("t", ["a"], [(1,)], tell)
     assert len(told) == is_of_the_row and not errors and not status.problems()

@@ -57,9 +57,9 @@ class ServerProcess:
         return self.log.read_text()[-2000:]
 
     def health(self) -> int:
-        """Returns the status of GET /healthz, or 0 when nothing listens."""
+        """Returns the status of GET /readyz, or 0 when nothing listens."""
         try:
-            url = f"http://127.0.0.1:{self.health_port}/healthz"
+            url = f"http://127.0.0.1:{self.health_port}/readyz"
             with urllib.request.urlopen(url, timeout=5) as response:
                 return response.status
         except urllib.error.HTTPError as error:

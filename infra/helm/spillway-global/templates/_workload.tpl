@@ -47,12 +47,12 @@ spec:
             - {name: SPILLWAY_{{ $name }}, value: {{ $value | toString | quote }}}
             {{- end }}
             {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraEnv") | trim | nindent 12 }}
-          # /metrics answers while servers are away, /healthz does not. So an absent server restarts no pod.
-          {{- $metrics := dict "path" "/metrics" "port" "health" }}
-          {{- $healthz := dict "path" "/healthz" "port" "health" }}
-          {{- include "spillway.probe" (dict "values" .values "probe" "startupProbe" "default" (dict "httpGet" $metrics "periodSeconds" 2 "failureThreshold" 60)) | nindent 10 }}
-          {{- include "spillway.probe" (dict "values" .values "probe" "livenessProbe" "default" (dict "httpGet" $metrics "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) | nindent 10 }}
-          {{- include "spillway.probe" (dict "values" .values "probe" "readinessProbe" "default" (dict "httpGet" $healthz "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 3)) | nindent 10 }}
+          # /livez answers while servers are away, /readyz does not. So an absent server restarts no pod.
+          {{- $live := dict "path" "/livez" "port" "health" }}
+          {{- $ready := dict "path" "/readyz" "port" "health" }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "startupProbe" "default" (dict "httpGet" $live "periodSeconds" 2 "failureThreshold" 60)) | nindent 10 }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "livenessProbe" "default" (dict "httpGet" $live "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) | nindent 10 }}
+          {{- include "spillway.probe" (dict "values" .values "probe" "readinessProbe" "default" (dict "httpGet" $ready "periodSeconds" 5 "timeoutSeconds" 3 "failureThreshold" 3)) | nindent 10 }}
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           volumeMounts:

@@ -180,7 +180,7 @@ class Checkpoints:
                 self._filled.clear()
             except TROUBLE as error:
                 self._telemetry.counters["checkpoints.failed"] += 1
-                self._telemetry.down("checkpoints", error)
+                self._telemetry.servers.failed("checkpoints", error)
                 await asyncio.sleep(RETRY_S)
 
     async def _ensure(self, js: JetStreamContext) -> None:
@@ -209,4 +209,4 @@ class Checkpoints:
                 continue
             self._telemetry.counters["checkpoints.kept"] += 1
             break
-        self._telemetry.up("checkpoints")
+        self._telemetry.servers.ok("checkpoints")

@@ -10,9 +10,10 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import BadRequestError
 from spillway_contracts import names, nats_client
 from spillway_contracts.wires import NatsWire
+from spillway_runtime.status import describe
 
 from spillway_publisher.bucket.bucket import HISTORY
-from spillway_publisher.process.telemetry import Telemetry, log
+from spillway_publisher.process.telemetry import NATS, Telemetry, log
 from spillway_publisher.rules.presence import HANDOVER_S
 
 # Exceptions that nats-py raises while NATS is away, is restarting or refuses a request.
@@ -57,16 +58,16 @@ async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Clien
     """
 
     async def disconnected() -> None:
-        telemetry.down("nats", "disconnected")
+        telemetry.servers.failed(NATS, "disconnected")
 
     async def reconnected() -> None:
-        telemetry.up("nats")
+        telemetry.servers.ok(NATS)
 
     latest = "no answer"
 
     async def noted(error: Exception) -> None:
         nonlocal latest
-        latest = telemetry.describe(error)
+        latest = describe(error)
         telemetry.counters["nats.errors"] += 1
 
     tls = settings.nats_tls()

@@ -16,7 +16,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_publisher.bucket.values import Stored
 from spillway_publisher.clients import rows
 from spillway_publisher.clients.clickhouse import TROUBLE, ClickHouse
-from spillway_publisher.process.telemetry import Telemetry, log
+from spillway_publisher.process.telemetry import CLICKHOUSE, Telemetry, log
 
 BATCH_RECORDS = 500
 RETRY_S = 1.0
@@ -88,9 +88,9 @@ class History:
             await self._filled.wait()
             try:
                 await self._flush()
-                self._telemetry.up("clickhouse")
+                self._telemetry.servers.ok(CLICKHOUSE)
             except TROUBLE as error:
-                self._telemetry.down("clickhouse", error)
+                self._telemetry.servers.failed(CLICKHOUSE, error)
                 await asyncio.sleep(RETRY_S)
 
     async def drained(self) -> None:

@@ -16,7 +16,7 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, redis_client
 
-from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.process.telemetry import REDIS, Telemetry
 
 # Replaces a ruleset unless the key holds a higher version, which another publisher has written. A
 # value is overwritten when it is unreadable or has a version that no relay accepts. KEYS: the key;
@@ -85,9 +85,9 @@ class HotState:
         while True:
             try:
                 await self._write()
-                self._telemetry.up("redis")
+                self._telemetry.servers.ok(REDIS)
             except (RedisError, OSError, TimeoutError) as error:
-                self._telemetry.down("redis", error)
+                self._telemetry.servers.failed(REDIS, error)
                 await asyncio.sleep(min(0.5, self._refresh_s))
                 continue
             try:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from nats.js.errors import NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
+from spillway_runtime.status import describe
 
 from spillway_publisher.bucket import jetstream
 from spillway_publisher.bucket.bucket import LARGEST_VERSION
@@ -45,14 +46,12 @@ async def _jetstream(settings: OperatorSettings):
     try:
         client = await jetstream.connect(settings, _inbox(settings), Telemetry())
     except jetstream.TROUBLE as error:
-        raise operator.OperatorError(
-            f"SPILLWAY_NATS_URL: cannot connect: {Telemetry.describe(error)}"
-        ) from error
+        raise operator.OperatorError(f"SPILLWAY_NATS_URL: cannot connect: {describe(error)}") from error
     try:
         yield client.jetstream(timeout=5)
     except jetstream.TROUBLE as error:
         raise operator.OperatorError(
-            f"NATS: {Telemetry.describe(error)}; has a publisher ever run against this server?"
+            f"NATS: {describe(error)}; has a publisher ever run against this server?"
         ) from error
     finally:
         await client.close()
@@ -118,7 +117,7 @@ async def _acknowledged(
     try:
         found = await clickhouse.select(rows.sql("acknowledged"), {"versions": tuple(sorted(versions))})
     except CLICKHOUSE_TROUBLE as error:
-        print(f"ClickHouse is away, acks are unknown: {Telemetry.describe(error)}", file=sys.stderr)
+        print(f"ClickHouse is away, acks are unknown: {describe(error)}", file=sys.stderr)
         return None
     finally:
         clickhouse.close()

@@ -6,7 +6,7 @@ REFERENCE.md has the table of metrics.
 from collections.abc import Callable, Iterator, Mapping
 
 from spillway.v1.ruleset_pb2 import Ruleset
-from spillway_contracts.metrics import Exposition, Family, Sample
+from spillway_runtime.metrics import Exposition, Family, Sample
 
 from spillway_publisher.process.telemetry import Telemetry
 from spillway_publisher.rules.weights import TOTAL
@@ -14,7 +14,7 @@ from spillway_publisher.rules.weights import TOTAL
 _P = "spillway_publisher_"
 
 FAMILIES = (
-    Family(_P + "ready", "1 while it is able to publish, as `/healthz` says. Publishers share the work: each may be."),
+    Family(_P + "ready", "1 while it is able to publish, as `/readyz` says. Publishers share the work: each may be."),
     Family(_P + "server_up", "1 while the server answers; `clickhouse` and `redis` do not hold up publishing.", ("server",)),
     Family(_P + "ruleset_version", "Version that the cluster's key in NATS holds.", ("cluster",)),
     Family(_P + "ruleset_expiry_timestamp_seconds", "Unix time at which that ruleset expires.", ("cluster",)),
@@ -33,7 +33,7 @@ FAMILIES = (
     Family(_P + "history_rows_total", "Rows that ClickHouse has."),
     Family(_P + "history_dropped_rows_total", "Rows dropped because too many waited."),
     Family(_P + "history_recovered_total", "Versions recorded from the bucket after a restart."),
-    Family(_P + "counted_total", "All else that is counted, under its name in `/healthz`.", ("name",)),
+    Family(_P + "counted_total", "All else that is counted, under its name in `/readyz`.", ("name",)),
 )  # fmt: skip
 
 # Counter name -> metric name. When a key ends in a dot, the rest of the counter's name is the
@@ -63,9 +63,9 @@ def exposition(
     """
 
     def read() -> Iterator[Sample]:
-        yield Sample(_P + "ready", telemetry.health()[0])
-        for server, state in dict(telemetry.servers).items():
-            yield Sample(_P + "server_up", state == "up", (server,))
+        yield Sample(_P + "ready", not telemetry.servers.problems())
+        for server, up in telemetry.servers.up().items():
+            yield Sample(_P + "server_up", up, (server,))
         for cluster, ruleset in in_force().items():
             yield Sample(_P + "ruleset_version", ruleset.version, (cluster,))
             yield Sample(_P + "ruleset_local_share_ratio", _local_share(ruleset), (cluster,))

@@ -16,6 +16,7 @@ from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
 from spillway_contracts.guardrails import Guardrails
+from spillway_runtime.logs import fields
 
 from spillway_publisher.bucket.bucket import Bucket, ConflictError
 from spillway_publisher.bucket.jetstream import TROUBLE
@@ -199,14 +200,20 @@ class Proposals:
         whole = Ruleset(version=version)
         whole.MergeFrom(ruleset)
         self.on_published(whole)
-        fields = {"version": version, "id": ruleset.id, "policy": ruleset.policy, "reason": reason}
-        log.info("ruleset published", extra={"fields": {**fields, "rules": len(ruleset.rules)}})
+        said = fields(
+            ruleset_version=version,
+            id=ruleset.id,
+            policy=ruleset.policy,
+            reason=reason,
+            rules=len(ruleset.rules),
+        )
+        log.info("ruleset published", extra=said)
 
     def _refuse(self, proposal: Ruleset, by: str, reason: str) -> None:
         self._telemetry.counters["proposals.refused"] += 1
         self._telemetry.counters[f"refused.{by}"] += 1
         self._history.refused(proposal, reason)
-        log.warning("proposal refused", extra={"fields": {"id": proposal.id, "reason": reason}})
+        log.warning("proposal refused", extra=fields(id=proposal.id, reason=reason))
 
 
 def origin_problem(proposal: Ruleset, subject: str) -> str | None:

@@ -21,7 +21,7 @@ from spillway_publisher.clients import rows
 from spillway_publisher.clients.clickhouse import TROUBLE as CLICKHOUSE_TROUBLE
 from spillway_publisher.clients.clickhouse import ClickHouse
 from spillway_publisher.clients.hot_state import HotState
-from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.process.telemetry import CLICKHOUSE, Telemetry
 from spillway_publisher.rules.presence import Presence, Unacceptable, check
 
 BATCH = 500
@@ -193,10 +193,10 @@ class Reports:
                 await self._clickhouse.insert(
                     statement, acknowledgements, f"acks-{first}-{last}-{len(batch)}"
                 )
-                self._telemetry.up("clickhouse")
+                self._telemetry.servers.ok(CLICKHOUSE)
                 return
             except CLICKHOUSE_TROUBLE as error:
-                self._telemetry.down("clickhouse", error)
+                self._telemetry.servers.failed(CLICKHOUSE, error)
                 await asyncio.sleep(RETRY_S)
 
 

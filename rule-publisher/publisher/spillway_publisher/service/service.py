@@ -11,6 +11,9 @@ from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, names
 from spillway_contracts.guardrails import GuardrailFile
+from spillway_runtime import health
+from spillway_runtime.logs import fields
+from spillway_runtime.status import describe
 
 from spillway_publisher.bucket import jetstream
 from spillway_publisher.bucket.bucket import Bucket
@@ -21,7 +24,7 @@ from spillway_publisher.clients.clickhouse import ClickHouse
 from spillway_publisher.clients.history import History
 from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.config import RunSettings
-from spillway_publisher.process.telemetry import Telemetry, log, serve_health
+from spillway_publisher.process.telemetry import NATS, Telemetry, log
 from spillway_publisher.process.together import end, together
 from spillway_publisher.rules import denials, slices
 from spillway_publisher.rules.checks import is_local_first
@@ -80,7 +83,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         exposition = metrics.exposition(self._telemetry, self._bucket.in_force, self._history.waiting)
-        health = serve_health(self._settings.health_listen, self._telemetry, exposition)
+        server = health.Server(self._settings.health_listen, self._telemetry.report, exposition)
         try:
             history = asyncio.create_task(self._history.run())
             await _until(stop, [self._nats(), self._hot_state.run()], history)
@@ -94,8 +97,7 @@ class Service:
         finally:
             await self._hot_state.close()
             self._clickhouse.close()
-            health.shutdown()
-            health.server_close()
+            server.close()
 
     async def _nats(self) -> None:
         """Connects and runs sessions. Starts again after any jetstream.TROUBLE."""
@@ -110,7 +112,7 @@ class Service:
                         self._proposals.forget()
                     await self._session(client)
                 except* jetstream.TROUBLE as errors:
-                    self._telemetry.down("nats", _first(errors))
+                    self._telemetry.servers.failed(NATS, _first(errors))
                     await asyncio.sleep(RETRY_S)
         finally:
             if client is not None:
@@ -134,7 +136,7 @@ class Service:
         heartbeats = await jetstream.heartbeats_consumer(js)
         await self._enforce(js)
         self._note_checkpoint()
-        self._telemetry.up("nats")
+        self._telemetry.servers.ok(NATS)
         try:
             await together(
                 self._proposals.run(proposals),
@@ -182,7 +184,7 @@ class Service:
             self._known.unread = None
         except jetstream.TROUBLE as error:
             why = error if str(error) else f"no answer within {LEARN_S:g} s"
-            self._known.unread = Telemetry.describe(why)
+            self._known.unread = describe(why)
             log.warning("the newest checkpoint cannot be read: %s", self._known.unread)
             return
         finally:
@@ -274,7 +276,7 @@ class Service:
             return False
         if changed:
             said = self._guardrails.current.model_dump(mode="json")
-            log.info("guardrails changed", extra={"fields": {"guardrails": said}})
+            log.info("guardrails changed", extra=fields(guardrails=said))
         return changed
 
     async def _enforce(self, js) -> None:

@@ -107,7 +107,7 @@ class World:
         """
         port = servers.free_port()
         process = servers.Server(
-            url=f"http://127.0.0.1:{port}/healthz",
+            url=f"http://127.0.0.1:{port}/readyz",
             command=[sys.executable, "-m", "spillway_publisher", "run"],
             environment={**self.environment, "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", **environment},
             log=self.folder / f"publisher-{len(self.publishers)}.log",
@@ -213,7 +213,7 @@ async def _silent(error: Exception) -> None:
 
 
 def health(process: servers.Server) -> dict:
-    """Returns the body of /healthz with its status. The status is 0 if nobody answers."""
+    """Returns the body of /readyz with its status. The status is 0 if nobody answers."""
     try:
         with urllib.request.urlopen(process.url, timeout=30) as answer:
             return {"status": answer.status, **json.load(answer)}

@@ -78,7 +78,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
         counters["proposals.refused"],
         counters["proposals.published"],
     ) == (1, 2, 1)
-    with urllib.request.urlopen(process.url.replace("/healthz", "/metrics"), timeout=30) as answer:
+    with urllib.request.urlopen(process.url.replace("/readyz", "/metrics"), timeout=30) as answer:
         metrics = answer.read().decode()
     assert 'spillway_publisher_refused_proposals_total{by="contract"} 1.0' in metrics
     assert 'spillway_publisher_refused_proposals_total{by="undecodable"} 1.0' in metrics

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 from spillway.v1.ruleset_pb2 import Ruleset
-from spillway_contracts.metrics import table
 from spillway_lab.testing import servers
-from spillway_publisher.process.telemetry import Telemetry, serve_health
+from spillway_publisher.process.telemetry import CLICKHOUSE, NATS, Telemetry
 from spillway_publisher.service import metrics
+from spillway_runtime import health
+from spillway_runtime.metrics import table
 
 REFERENCE = Path(__file__).parents[2] / "REFERENCE.md"
 
@@ -17,13 +18,14 @@ def test_metrics_and_the_reference_agree():
     """The endpoint serves exactly the families of REFERENCE.md's table, before any event."""
     port = servers.free_port()
     telemetry = Telemetry()
-    server = serve_health(f"127.0.0.1:{port}", telemetry, metrics.exposition(telemetry, dict, lambda: 0))
+    server = health.Server(
+        f"127.0.0.1:{port}", telemetry.report, metrics.exposition(telemetry, dict, lambda: 0)
+    )
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
     finally:
-        server.shutdown()
-        server.server_close()
+        server.close()
     assert table(metrics.FAMILIES) in REFERENCE.read_text(), f"paste:\n{table(metrics.FAMILIES)}"
     served = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE spillway_")}
     assert served == {family.name for family in metrics.FAMILIES}
@@ -35,8 +37,8 @@ def test_every_counter_is_served_once_with_what_is_in_force():
     Versions, expiry and waiting rows are served too.
     """
     telemetry = Telemetry()
-    telemetry.up("nats")
-    telemetry.down("clickhouse", "away")
+    telemetry.servers.ok(NATS)
+    telemetry.servers.failed(CLICKHOUSE, "away")
     for n, name in enumerate(
         (
             "proposals.refused",

@@ -104,7 +104,7 @@ func unverified(err error) count.Counter {
 func (l *Loop) refuseRuleset(version uint64, counter count.Counter, err error) {
 	l.ports.Counters.Add(counter)
 	detail := bounded(err.Error())
-	l.ports.Log.Error("a ruleset is refused; the old one stays", "version", version, "error", detail)
+	l.ports.Log.Error("a ruleset is refused; the old one stays", "ruleset_version", version, "error", detail)
 	l.ports.Acknowledge(&spillwayv1.Acknowledgement{
 		Cluster: l.cluster, Envoy: l.cluster + "/relay", RulesetVersion: version,
 		TypeUrl: rulesetType, Outcome: spillwayv1.Outcome_OUTCOME_NACK, Detail: detail, At: timestamppb.Now(),

@@ -217,15 +217,15 @@ func (l *Loop) announce(version uint64, now time.Time) {
 	expired := l.rules != nil && l.rules.Expired(now)
 	if expired && !l.held && (version != 0 || l.serving != 0) {
 		l.ports.Counters.Add(count.RulesetsExpired)
-		l.ports.Log.Warn("the ruleset has expired; its weights give way to local-first", "version", l.rules.Version,
+		l.ports.Log.Warn("the ruleset has expired; its weights give way to local-first", "ruleset_version", l.rules.Version,
 			"from", l.rules.ExpiresAt, "until", l.rules.ExpiresAt.Add(l.rules.Hold))
 	}
 	switch {
 	case version == l.serving:
 	case version == 0:
-		l.ports.Log.Warn("serving local-first within the denials of the ruleset", "version", l.serving)
+		l.ports.Log.Warn("serving local-first within the denials of the ruleset", "ruleset_version", l.serving)
 	case l.serving == 0:
-		l.ports.Log.Info("serving a ruleset", "version", version)
+		l.ports.Log.Info("serving a ruleset", "ruleset_version", version)
 	}
 	l.serving, l.held = version, expired
 }

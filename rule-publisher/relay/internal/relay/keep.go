@@ -37,12 +37,12 @@ func (r *Relay) kept(clusters []string) (kept control.Kept) {
 	}
 	if err != nil {
 		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset kept on disk cannot be used", "version", kept.Highest, "error", err)
+		r.log.Error("the ruleset kept on disk cannot be used", "ruleset_version", kept.Highest, "error", err)
 		kept.Rules = nil
 		return kept
 	}
 	kept.Signer = value.KeyID
-	r.log.Info("the ruleset kept on disk is taken up", "version", kept.Highest, "expires_at", kept.Rules.ExpiresAt)
+	r.log.Info("the ruleset kept on disk is taken up", "ruleset_version", kept.Highest, "expires_at", kept.Rules.ExpiresAt)
 	return kept
 }
 
@@ -56,7 +56,7 @@ type signed struct {
 func (r *Relay) save(ruleset signed) {
 	if err := r.store.Save(ruleset.value); err != nil {
 		r.counters.Add(count.StateErrors)
-		r.log.Error("the ruleset is served but cannot be kept over a restart", "version", ruleset.version, "error", err)
+		r.log.Error("the ruleset is served but cannot be kept over a restart", "ruleset_version", ruleset.version, "error", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -27,7 +26,7 @@ func Main() {
 		fmt.Fprintf(os.Stderr, "spillway-relay: wrong configuration:\n%v\n", err)
 		os.Exit(ExitUsage)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: conf.LogLevel})).With("cluster", conf.Cluster)
+	log := newLog(os.Stderr, conf.LogLevel).With("cluster", conf.Cluster)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	process, err := New(conf, log)

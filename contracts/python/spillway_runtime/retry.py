@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from spillway_streams.process.health import Status
+from spillway_runtime.status import Status
 
 T = TypeVar("T")
 _FIRST_S, _LONGEST_S = 0.2, 5.0
@@ -30,7 +30,7 @@ async def until_done(
             status.ok(dependency)
             raise
         except Exception as error:  # the data must not be lost, whatever a client library raises
-            status.failed(dependency, f"{type(error).__name__}: {error}")
+            status.failed(dependency, error)
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_S)
         else:

@@ -1,32 +1,9 @@
-"""JSON logs on stderr, one object per line, and states that are logged once per change."""
+"""States of servers and parts, each logged once per change, with counters and gauges."""
 
-import json
 import logging
-import sys
-import time
 from collections import Counter
 
-
-class _Json(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def start() -> None:
-    """Sends all records of level INFO and above to stderr as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # The NATS client logs every attempt to reconnect. `States` logs the changes of state instead.
-    logging.getLogger("nats").setLevel(logging.CRITICAL)
+from spillway_runtime.status import describe
 
 
 class States:
@@ -47,7 +24,14 @@ class States:
         self.counters[f"{server}_away"] += 1
         if self._said.get(server) != state:
             self._said[server] = state
-            self._logger.warning("%s: %s: %s", server, state, str(error)[:300])
+            self._logger.warning("%s: away: %s", server, describe(error))
+
+    def problems(self, missing: str | None) -> dict[str, str]:
+        """Returns why a process is not ready, as its health reports it.
+
+        `missing`: the subject that it waits for; None: it is ready.
+        """
+        return {missing: self._said.get(missing, "no answer yet")} if missing else {}
 
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         """Logs the state of a subject if it differs from the last one logged.
