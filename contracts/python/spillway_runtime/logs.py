@@ -1,7 +1,7 @@
 """Logs on stderr, one JSON object per line.
 
 Keys: `at` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` with the stack trace. A record
-may have more keys: `log.info("…", extra=fields(cluster="east"))`. Three of them mean the same in
+may have more keys: `log.info("…", extra=fields(cluster=name))`. Three of them mean the same in
 all programs, the relay included: `cluster`, `ruleset_version` and `trace_id`.
 """
 

@@ -27,7 +27,7 @@ async def serve(listen: str, status: Status, counters: Counters, exposition: Exp
 
     app = web.Application()
     app.router.add_get("/{path:.*}", get)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
-    await web.TCPSite(runner, *address(listen), shutdown_timeout=0.5).start()
+    await web.TCPSite(runner, *address(listen)).start()
     return runner
