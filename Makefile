@@ -88,6 +88,7 @@ soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it 
 ##@ Check and generate
 
 check: setup ## formatting, lint, stale generated code, imports between boxes, artefacts
+	tools/bring golangci-lint
 	@tools/check
 
 generate: setup ## constants and messages from contracts/

@@ -79,7 +79,7 @@ func newKafka(ctx context.Context, c *Config, topic string, logger *zap.Logger) 
 	}
 	client, err := newClient(options)
 	if err != nil {
-		return nil, fmt.Errorf("Kafka client: %w", err)
+		return nil, fmt.Errorf("client of Kafka: %w", err)
 	}
 	return &kafka{client: client, topic: topic, refresh: c.PartitionsRefreshInterval,
 		timeout: c.TimeoutSettings.Timeout, logger: logger}, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"go.opentelemetry.io/collector/component"
 	"go.uber.org/zap"
 )
@@ -96,7 +97,7 @@ func readAll(path string) (err error) {
 		}
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil // another process has it open, so it is not a leftover; file_storage reports that itself
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func readAll(path string) (err error) {
 	})
 }
 
-var sink byte
+var sink byte //nolint:unused // what is written here cannot be optimised away
 
 // touch reads a byte of every page of an entry.
 func touch(key, value []byte) error {

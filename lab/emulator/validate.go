@@ -29,16 +29,16 @@ func (r *report) atLeast(key string, value, least float64) {
 	}
 }
 
-func (r *report) above(key string, value, bound float64) {
-	if math.IsNaN(value) || math.IsInf(value, 0) || value <= bound {
-		r.add("%s: %v; allowed: a number above %v", key, value, bound)
+func (r *report) aboveZero(key string, value float64) {
+	if math.IsNaN(value) || math.IsInf(value, 0) || value <= 0 {
+		r.add("%s: %v; allowed: a number above 0", key, value)
 	}
 }
 
 // problems returns everything that is wrong with the application, in a stable order.
 func (a Application) problems() []string {
 	var r report
-	r.above("call_timeout_ms", a.CallTimeoutMs, 0)
+	r.aboveZero("call_timeout_ms", a.CallTimeoutMs)
 	if len(a.Services) == 0 {
 		r.add("services: empty; allowed: at least one service")
 	}
@@ -70,7 +70,7 @@ func (a Application) checkService(r *report, name string) *http.ServeMux {
 	}
 	r.atLeast(key+".workers", float64(service.Workers), 1)
 	r.atLeast(key+".queue", float64(service.Queue), 0)
-	r.above(key+".queue_timeout_ms", service.QueueTimeoutMs, 0)
+	r.aboveZero(key+".queue_timeout_ms", service.QueueTimeoutMs)
 	if len(service.Endpoints) == 0 {
 		r.add("%s.endpoints: empty; allowed: at least one endpoint", key)
 	}
@@ -128,9 +128,9 @@ func checkServiceTime(r *report, key string, s ServiceTime) {
 	if !slices.Contains(distributions, s.Distribution) {
 		r.add("%s.distribution: %q; allowed: %s", key, s.Distribution, strings.Join(distributions, ", "))
 	}
-	r.above(key+".mean_ms", s.MeanMs, 0)
+	r.aboveZero(key+".mean_ms", s.MeanMs)
 	if s.Distribution == lognormal {
-		r.above(key+".cv", s.CV, 0)
+		r.aboveZero(key+".cv", s.CV)
 	} else if s.CV != 0 {
 		r.add("%s.cv: %v; allowed: only with distribution %s", key, s.CV, lognormal)
 	}

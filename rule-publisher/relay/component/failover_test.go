@@ -224,7 +224,7 @@ func bound(t *testing.T) (socket int, address string) {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	must(t, err)
-	t.Cleanup(func() { syscall.Close(socket) }) //nolint:errcheck // at the end
+	t.Cleanup(func() { syscall.Close(socket) })
 	must(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := syscall.Getsockname(socket)
 	must(t, err)

@@ -3,7 +3,6 @@ package component
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ links: [{source_cluster: north, destination_cluster: south, rtt_ms: 20}]
 	must(t, os.WriteFile(files.Endpoints, []byte(endpoints), 0o600))
 	store, err := state.Open(filepath.Join(folder, "state"), "north")
 	must(t, err)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -101,7 +101,7 @@ func acceptAll(c client) {
 		select {
 		case u := <-c.updates():
 			c.answer(u, "")
-		case <-c.failed():
+		case <-c.failed(): //nolint:errcheck // it ends the loop, whatever it is
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -48,7 +47,7 @@ func newBed(t *testing.T, n *table.Network) *bed {
 	b := &bed{t: t}
 	b.Loop = NewLoop(t.Context(), Ports{Cache: serve.NewCache(), Keys: publisher.Trusted, Save: b.save,
 		Acknowledge: func(a *spillwayv1.Acknowledgement) { b.acks = append(b.acks, a) },
-		Counters:    &count.Counters{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, n, Kept{})
+		Counters:    &count.Counters{}, Log: slog.New(slog.DiscardHandler)}, n, Kept{})
 	b.rebuild()
 	return b
 }

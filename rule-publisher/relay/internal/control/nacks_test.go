@@ -183,7 +183,7 @@ func TestARefusedStepIsTakenBack(t *testing.T) {
 						b.answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: typeURL, Version: before[typeURL].Version})
 					}
 				}
-				b.Loop.network = mesh(t, "north", "south") // far goes and south comes
+				b.network = mesh(t, "north", "south") // far goes and south comes
 				b.rebuild()
 				step := b.services["a"].served[serve.ClusterType].Version
 				if target := b.services["a"].target[serve.ClusterType].Version; step == target || step == before[serve.ClusterType].Version {

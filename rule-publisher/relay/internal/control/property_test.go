@@ -77,7 +77,7 @@ func happen(b *bed, m *model, networks []*table.Network, random *rand.Rand) stri
 		return "expiry"
 	case 4:
 		i := random.IntN(len(networks))
-		b.Loop.network, m.hasSouth = networks[i], i != 1
+		b.network, m.hasSouth = networks[i], i != 1
 		b.rebuild()
 		return fmt.Sprint("network ", i)
 	case 5, 6:

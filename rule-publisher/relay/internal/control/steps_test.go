@@ -139,7 +139,7 @@ func TestEndpointsThatCannotBeServed(t *testing.T) {
 		b.connected("a", "a/1")
 		b.put(1)
 		broken := table.Found{{Service: "d", Cluster: "north"}: {{Address: netip.MustParseAddrPort("10.0.0.9:80"), Zone: "\xff"}}}
-		b.Loop.network = meshOf(t, 81, broken, "north", "south")
+		b.network = meshOf(t, 81, broken, "north", "south")
 		b.rebuild()
 		if b.ports.Counters.All()["snapshots_refused"] == 0 {
 			t.Fatal("these endpoints can be served")
@@ -155,7 +155,7 @@ func TestEndpointsThatCannotBeServed(t *testing.T) {
 			t.Errorf("after the expiry ruleset %d is served", got)
 		}
 		before := b.services["a"].served[serve.EndpointType].Version
-		b.Loop.network = meshOf(t, 82, nil, "north", "south")
+		b.network = meshOf(t, 82, nil, "north", "south")
 		b.rebuild()
 		if b.services["a"].served[serve.EndpointType].Version == before {
 			t.Error("good endpoints are not served")

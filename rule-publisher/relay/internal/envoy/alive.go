@@ -96,7 +96,7 @@ func checked(tier table.Tier, priority int) func(table.Endpoint) bool {
 func hash(e table.Endpoint) uint64 {
 	h := fnv.New64a()
 	address := e.Address.Addr().As16()
-	h.Write(address[:])                                           //nolint:errcheck // never fails
-	h.Write(binary.BigEndian.AppendUint16(nil, e.Address.Port())) //nolint:errcheck // never fails
+	h.Write(address[:])
+	h.Write(binary.BigEndian.AppendUint16(nil, e.Address.Port()))
 	return h.Sum64()
 }

@@ -186,7 +186,7 @@ func (r *Relay) Run(asked context.Context) error {
 	reporting.Wait()
 	r.keepAcks()
 	r.end()
-	health.Close() //nolint:errcheck // going anyway
+	health.Close() // going anyway
 	serving.Wait()
 	if !r.saves.Wait(saveFor) {
 		r.log.Warn("the disk does not take the newest ruleset; the next start has an older one")

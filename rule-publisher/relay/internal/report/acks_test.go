@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func reports(t *testing.T, largest int32) *nats.Conn {
 // stored.
 func TestHopelessAcknowledgementsDoNotBlock(t *testing.T) {
 	counters := &count.Counters{}
-	acks, err := NewAcks(reports(t, 1000), "north", nil, func() {}, counters, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	acks, err := NewAcks(reports(t, 1000), "north", nil, func() {}, counters, slog.New(slog.DiscardHandler))
 	testkit.Must(t, err)
 	for _, detail := range []string{"first", strings.Repeat("x", 2000), "second", strings.Repeat("x", 5000), "\xff", "third"} {
 		acks.Put(&spillwayv1.Acknowledgement{Cluster: "north", Envoy: "north/gate/a", Detail: detail})

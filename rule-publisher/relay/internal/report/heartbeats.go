@@ -54,7 +54,7 @@ func hashes(envoys []string) []uint32 {
 	sums := make([]uint32, 0, len(envoys))
 	for _, envoy := range envoys {
 		h := fnv.New32a()
-		h.Write([]byte(envoy)) //nolint:errcheck // never fails
+		h.Write([]byte(envoy))
 		sums = append(sums, h.Sum32())
 	}
 	slices.Sort(sums)

@@ -38,7 +38,6 @@ func lean() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ReadBufferSize(0), // TLS has its own buffer
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true),
 		// Requests are small. A fixed window also turns off gRPC's bandwidth estimation, which
 		// sends a ping for each request. A header table is useless here, because a connection with
 		// one stream has no earlier headers to compress against.

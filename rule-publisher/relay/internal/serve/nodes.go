@@ -53,7 +53,7 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	if said == st.node {
 		return nil
 	}
-	if problem, reason := s.problem(st, said); problem != nil {
+	if reason, problem := s.refusal(st, said); problem != nil {
 		return s.refuse(said.envoy[:min(len(said.envoy), nodeLimit)], reason, problem)
 	}
 	st.node = said
@@ -74,33 +74,34 @@ func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
 	return identified{service, s.Cluster + "/" + service + "/" + parts[2], s.Cluster, true}, nil
 }
 
-// problem returns why the claimed identity is refused and the counter of that reason, or nil.
-func (s *Streams) problem(st *stream, said identified) (error, count.Counter) {
+// refusal returns why the claimed identity is refused, as the counter of the reason and the status
+// of the stream; nil when it is not.
+func (s *Streams) refusal(st *stream, said identified) (count.Counter, error) {
 	switch longest := max(len(said.envoy), len(said.service), len(said.cluster)); {
 	case longest > nodeLimit:
-		return status.Errorf(codes.InvalidArgument, "node: a name of %d bytes; id, cluster and locality.zone have at most %d", longest, nodeLimit),
-			count.StreamsRefusedNode
+		return count.StreamsRefusedNode, status.Errorf(codes.InvalidArgument,
+			"node: a name of %d bytes; id, cluster and locality.zone have at most %d", longest, nodeLimit)
 	case said.envoy == "":
-		return status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>"), count.StreamsRefusedNode
+		return count.StreamsRefusedNode, status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>")
 	case said.service == "":
-		return status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name"), count.StreamsRefusedNode
+		return count.StreamsRefusedNode, status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name")
 	case said.cluster != s.Cluster:
-		return status.Errorf(codes.PermissionDenied, "node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster),
-			count.StreamsRefusedNode
+		return count.StreamsRefusedNode, status.Errorf(codes.PermissionDenied,
+			"node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster)
 	case !strings.HasPrefix(said.envoy, said.cluster+"/"+said.service+"/"):
 		// Otherwise an Envoy could answer in another's name, because acknowledgements are stored by
 		// node id.
-		return status.Errorf(codes.PermissionDenied, "node.id: %q; must begin with %q", said.envoy, said.cluster+"/"+said.service+"/"),
-			count.StreamsRefusedNode
+		return count.StreamsRefusedNode, status.Errorf(codes.PermissionDenied,
+			"node.id: %q; must begin with %q", said.envoy, said.cluster+"/"+said.service+"/")
 	case st.node.envoy != "":
-		return status.Errorf(codes.PermissionDenied, "node: was %q of %q, is now %q of %q; a stream keeps its node",
-			st.node.envoy, st.node.service, said.envoy, said.service), count.StreamsRefusedIdentity
+		return count.StreamsRefusedIdentity, status.Errorf(codes.PermissionDenied,
+			"node: was %q of %q, is now %q of %q; a stream keeps its node", st.node.envoy, st.node.service, said.envoy, said.service)
 	}
 	if said.mesh {
-		return nil, 0
+		return 0, nil
 	}
 	if err := s.Identity.Check(st.from.presented, said.cluster, said.service); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error()), count.StreamsRefusedIdentity
+		return count.StreamsRefusedIdentity, status.Error(codes.PermissionDenied, err.Error())
 	}
-	return nil, 0
+	return 0, nil
 }

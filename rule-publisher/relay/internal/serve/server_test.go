@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -58,7 +57,7 @@ func serving(t *testing.T) *served {
 	testkit.Must(t, err)
 	s := &served{t: t, cache: NewCache(), address: listener.Addr().String()}
 	streams := &Streams{Cluster: "north", Identity: identitytest.Identity, Observer: s, Counters: &count.Counters{},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), PushToAck: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})}
+		Log: slog.New(slog.DiscardHandler), PushToAck: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})}
 	s.Server = NewServer(s.cache, streams, keeper.TLS(), func(net.Addr, error) {})
 	go s.Serve(listener) //nolint:errcheck // ended by the test
 	t.Cleanup(func() { s.Drain(0) })

@@ -89,7 +89,7 @@ func (a *ads) closed(st *stream) {
 	}
 	// Nothing may be sent after the handler's end. An Envoy that reads nothing is not waited for:
 	// its connection is closed.
-	unread := time.AfterFunc(unreadFor, func() { st.from.conn.Close() }) //nolint:errcheck // it may be closed
+	unread := time.AfterFunc(unreadFor, func() { st.from.conn.Close() }) // it may be closed
 	st.sends.Wait()
 	unread.Stop()
 	a.streams.closed(st)

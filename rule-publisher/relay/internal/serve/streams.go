@@ -131,7 +131,7 @@ func (s *Streams) leave(spread time.Duration) {
 	begun := time.Now()
 	for i, c := range going {
 		time.Sleep(time.Until(begun.Add(spread * time.Duration(i) / time.Duration(len(going)))))
-		c.conn.Close() //nolint:errcheck // it may be closed
+		c.conn.Close() // it may be closed
 	}
 }
 

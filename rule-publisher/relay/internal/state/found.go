@@ -12,7 +12,7 @@ func (s *Store) SaveFound(payload []byte) error { return s.write(foundKind, payl
 // LoadFound returns the payload saved last, or nil when there is none. It has the same errors as
 // Load.
 func (s *Store) LoadFound() (payload []byte, err error) {
-	_, err = s.read(foundKind, func(content []byte) error {
+	err = s.read(foundKind, func(content []byte) error {
 		payload = bytes.Clone(content)
 		return nil
 	})

@@ -47,7 +47,7 @@ func (s *Store) Save(value signing.Value) error {
 // Load returns the ruleset as it was signed, not verified, or nil when there is none. A file that
 // cannot be used is moved aside and reported as an error; the relay then runs without it.
 func (s *Store) Load() (value *signing.Value, err error) {
-	_, err = s.read(rulesetKind, func(content []byte) error {
+	err = s.read(rulesetKind, func(content []byte) error {
 		parts := bytes.SplitN(content, []byte("\n"), 3)
 		if len(parts) != 3 {
 			return errors.New("it lacks a key id, a signature or a ruleset")
@@ -77,7 +77,7 @@ func (s *Store) SaveAcks(acks []*spillwayv1.Acknowledgement) error {
 
 // LoadAcks returns the acknowledgements, oldest first. It has the same errors as Load.
 func (s *Store) LoadAcks() (acks []*spillwayv1.Acknowledgement, err error) {
-	_, err = s.read(acksKind, func(payload []byte) error {
+	err = s.read(acksKind, func(payload []byte) error {
 		reader := bytes.NewReader(payload)
 		for {
 			ack := &spillwayv1.Acknowledgement{}
@@ -97,14 +97,14 @@ func (s *Store) path(kind string) string { return filepath.Join(s.folder, kind+"
 
 // read passes the payload of the kind's file to `decode`. A file that cannot be used is renamed to
 // *.unusable.
-func (s *Store) read(kind string, decode func([]byte) error) (found bool, err error) {
+func (s *Store) read(kind string, decode func([]byte) error) error {
 	path := s.path(kind)
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	payload, err := unframe(kind, s.cluster, content)
 	if err == nil {
@@ -112,9 +112,9 @@ func (s *Store) read(kind string, decode func([]byte) error) (found bool, err er
 	}
 	if err != nil {
 		aside := path + ".unusable"
-		return false, errors.Join(fmt.Errorf("%s: %w; moved to %s", path, err, aside), os.Rename(path, aside))
+		return errors.Join(fmt.Errorf("%s: %w; moved to %s", path, err, aside), os.Rename(path, aside))
 	}
-	return true, nil
+	return nil
 }
 
 func (s *Store) write(kind string, payload []byte) error {

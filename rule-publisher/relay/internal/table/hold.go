@@ -20,7 +20,7 @@ func keptSteps(age, hold time.Duration, cluster, service string) uint32 {
 		return 0
 	}
 	hash := fnv.New64a()
-	hash.Write([]byte(cluster + "/" + service)) //nolint:errcheck // never fails
+	hash.Write([]byte(cluster + "/" + service))
 	held := hold.Milliseconds()
 	since := age.Milliseconds() - held/4 - held/4*int64(hash.Sum64()%1024)/1024
 	if since < 0 {

@@ -63,7 +63,7 @@ func lock(path string) (release func(), ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	release = func() { syscall.Close(file) } //nolint:errcheck // nothing was written
+	release = func() { syscall.Close(file) } // nothing was written
 	if err := syscall.Flock(file, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		release()
 		return nil, false
