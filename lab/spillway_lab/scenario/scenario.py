@@ -1,5 +1,6 @@
 """Scenario YAML: clusters, links, placement, load and policies around one application."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,7 +87,7 @@ class Document(Model):
         return self
 
 
-def _unknown_clusters(document: Document):
+def _unknown_clusters(document: Document) -> Iterator[str]:
     allowed = ", ".join(document.clusters)
     named = [(f"links[{i}].source_cluster", link.source_cluster) for i, link in enumerate(document.links)]
     named += [
@@ -151,7 +152,7 @@ def load(path: Path) -> Scenario:
     return Scenario(name=path.stem, document=document, application=application)
 
 
-def _disagreements(document: Document, application: Application):
+def _disagreements(document: Document, application: Application) -> Iterator[str]:
     """Yields a problem for each statement about a service that does not match the application."""
     allowed = ", ".join(application.services)
     named = [(f"placement.{service}", service) for service in document.placement]
@@ -168,7 +169,7 @@ def _disagreements(document: Document, application: Application):
     yield from _entry_problems(document, application)
 
 
-def _entry_problems(document: Document, application: Application):
+def _entry_problems(document: Document, application: Application) -> Iterator[str]:
     loads = [("load.measure.rps", document.load.measure.rps)]
     loads += [(f"load.profile[{i}].rps", step.rps) for i, step in enumerate(document.load.profile)]
     for i, request in enumerate(document.requests):

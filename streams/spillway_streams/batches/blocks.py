@@ -15,8 +15,10 @@ from clickhouse_driver.block import BlockInfo
 from clickhouse_driver.protocol import ClientPacketTypes
 from clickhouse_driver.varint import write_varint
 from clickhouse_driver.writer import write_binary_str, write_binary_uint8
+from numpy.typing import NDArray
 
 from spillway_streams import StreamsError
+from spillway_streams.batches.arrays import Bools
 from spillway_streams.batches.strings import Strings
 
 _NUMBERS = {
@@ -43,12 +45,12 @@ def encode(kind: str, column: Any) -> bytes:
     if kind == "String":
         return _texts(column)
     if kind.startswith("Nullable("):
-        absent = column < 0
+        absent: Bools = column < 0
         return absent.astype("u1").tobytes() + _numbers(kind[9:-1], np.where(absent, 0, column))
     return _numbers(kind, column)
 
 
-def _numbers(kind: str, column: np.ndarray) -> bytes:
+def _numbers(kind: str, column: NDArray[Any]) -> bytes:
     found = _NUMBER.fullmatch(kind)
     if not found or found[1] not in _NUMBERS:
         raise UnsupportedType(f"ClickHouse type {kind}")

@@ -29,8 +29,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spillway_streams import StreamsError
+from spillway_streams.batches.arrays import Bools, Ints
 from spillway_streams.batches.strings import Strings
 
 Columns = dict[str, Any]
@@ -172,7 +174,7 @@ def concat(schema: Schema, batches: Iterable[Columns]) -> Columns:
     }
 
 
-def take(batch: Columns, which: np.ndarray) -> Columns:
+def take(batch: Columns, which: Ints | Bools) -> Columns:
     """Returns the rows that `which` selects (indices or a mask)."""
     return {name: column[which] for name, column in batch.items()}
 
@@ -198,7 +200,8 @@ def write(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_IPC) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload
 
 
 def to_arrow(kind: str, column: Any) -> pa.Array:
@@ -230,7 +233,7 @@ def texts(values: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(encoded), *buffers)
 
 
-def _buffered(kind: pa.DataType, column: np.ndarray, valid: pa.Buffer | None = None) -> pa.Array:
+def _buffered(kind: pa.DataType, column: NDArray[Any], valid: pa.Buffer | None = None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), [valid, pa.py_buffer(np.ascontiguousarray(column))])
 
 

@@ -6,12 +6,13 @@ messages that were never counted.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spillway_contracts import names
 
 from spillway_streams import StreamsError
+from spillway_streams.batches.positions import Headers
 
 HOT_MS = 10_000  # arrivals in messages older than this are not counted
 MAX_CLUSTERS = 1000
@@ -46,7 +47,7 @@ class Mark:
         ).encode()
 
 
-def from_headers(headers: Iterable | Mapping | None) -> Mark | None:
+def from_headers(headers: Headers) -> Mark | None:
     """Returns the mark of a message; None when it has none, like messages of version 0.1.0.
 
     Raises MarkError when the header is not a valid mark.

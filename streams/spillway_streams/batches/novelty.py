@@ -1,6 +1,9 @@
 """Selects the rows worth storing, when most rows repeat what is already stored."""
 
 from collections.abc import Callable
+from typing import Any
+
+Row = tuple[Any, ...]  # values of any columns; the first is the row's time in ms
 
 
 class Novelty:
@@ -13,11 +16,11 @@ class Novelty:
 
     def __init__(
         self, identity: tuple[int, ...], values: tuple[int, ...], share: float = 0.01, ms: int = 30_000
-    ):
+    ) -> None:
         self._identity, self._values, self._share, self._ms = identity, values, share, ms
-        self._last: dict[tuple, tuple] = {}
+        self._last: dict[tuple[Any, ...], Row] = {}
 
-    def keep(self, rows: list[tuple]) -> list[tuple]:
+    def keep(self, rows: list[Row]) -> list[Row]:
         """Returns the rows that are worth storing. The first value of a row is its time in ms."""
         kept = []
         for row in rows:
@@ -27,7 +30,7 @@ class Novelty:
                 kept.append(row)
         return kept
 
-    def forget(self, now_ms: int, is_gone: Callable[[tuple], bool] = lambda _: False) -> None:
+    def forget(self, now_ms: int, is_gone: Callable[[Row], bool] = lambda _: False) -> None:
         """Forgets names that need not be remembered.
 
         These are names whose last kept row is so old that the next row is kept anyway, and names
@@ -37,7 +40,7 @@ class Novelty:
             name: row for name, row in self._last.items() if now_ms - row[0] < self._ms and not is_gone(row)
         }
 
-    def _is_new(self, row: tuple, last: tuple | None) -> bool:
+    def _is_new(self, row: Row, last: Row | None) -> bool:
         if last is None or row[0] - last[0] >= self._ms:
             return True
         for i in self._values:

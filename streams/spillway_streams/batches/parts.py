@@ -7,10 +7,13 @@ whatever order the batches came.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spillway_streams import StreamsError
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.batches.strings import Strings
 
 # Upper limit of one sum in one batch. Squares of hours, each weighted with a million requests, come
@@ -27,15 +30,15 @@ class Parts:
     key, then by second. Each pair of key and second occurs once.
     """
 
-    at: np.ndarray
-    key: np.ndarray
-    keys: list[tuple]
-    sums: np.ndarray
+    at: Ints
+    key: Ints
+    keys: list[tuple[Any, ...]]
+    sums: Floats
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def columns(self) -> list[np.ndarray | Strings]:
+    def columns(self) -> list[NDArray[Any] | Strings]:
         """Returns the columns for a columnar insert.
 
         These are `at`, then one column per element of the keys, then one per sum.
@@ -60,12 +63,12 @@ def checked(parts: Parts) -> Parts:
     return parts
 
 
-def column_of(values: Sequence) -> np.ndarray | Strings:
+def column_of(values: Sequence[Any]) -> NDArray[Any] | Strings:
     """Returns text as Strings, and other values as a numpy array."""
     return Strings.of(values) if values and isinstance(values[0], str) else np.array(values)
 
 
-def fold(at: np.ndarray, by: Sequence[Strings | np.ndarray], terms: Sequence[np.ndarray]) -> Parts:
+def fold(at: Ints, by: Sequence[Strings | NDArray[Any]], terms: Sequence[Floats | Bools]) -> Parts:
     """Sums each of `terms` over the rows that share a second and the values of all columns in `by`.
 
     `at`: seconds, int64 (rows,). `terms`: numbers, each (rows,). Does no Python work per row.
@@ -91,14 +94,14 @@ def fold(at: np.ndarray, by: Sequence[Strings | np.ndarray], terms: Sequence[np.
     return Parts(group % span + first, group // span, keys, np.stack(sums, axis=1))
 
 
-def _codes(column: Strings | np.ndarray) -> tuple[np.ndarray, int]:
+def _codes(column: Strings | NDArray[Any]) -> tuple[Ints, int]:
     if isinstance(column, Strings):
         return column.codes.astype(np.int64), len(column.values)
     distinct, codes = np.unique(column, return_inverse=True)
     return codes, len(distinct)
 
 
-def _compact(code: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _compact(code: Ints, size: int) -> tuple[Ints, Ints]:
     """Returns the numbers below `size` that occur, ascending, and each row's place among them."""
     if size > _DENSE * len(code) + 1024:
         return np.unique(code, return_inverse=True)

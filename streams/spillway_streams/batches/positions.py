@@ -13,6 +13,8 @@ from spillway_contracts import names
 
 from spillway_streams import StreamsError
 
+# Headers of a message, as pairs or by name. None: the message has none.
+Headers = Iterable[tuple[str, bytes | str]] | Mapping[str, bytes | str] | None
 POSITIONS = ("job", "topic", "partition", "source", "sequence")
 TICK_MS, CHUNK_BITS = 500, 10
 # Tolerated clock error. A sequence from further ahead would silence its source until then.
@@ -33,7 +35,7 @@ class Batch(NamedTuple):
     sequence: int
 
 
-def identify(topic: str, partition: int, headers: Iterable | Mapping | None, timestamp: float) -> Batch:
+def identify(topic: str, partition: int, headers: Headers, timestamp: float) -> Batch:
     """Returns the batch that a message's headers name.
 
     `timestamp`: Unix seconds at which the broker received the message. Raises HeaderError with the
@@ -49,12 +51,12 @@ def identify(topic: str, partition: int, headers: Iterable | Mapping | None, tim
     return Batch(topic, partition, source, sequence)
 
 
-def source_of(headers: Iterable | Mapping | None) -> int:
+def source_of(headers: Headers) -> int:
     """Returns the source that a message's headers name. Raises HeaderError."""
     return _number(dict(headers or {}), names.KAFKA_HEADER_SOURCE)
 
 
-def _number(headers: Mapping, name: str) -> int:
+def _number(headers: Mapping[str, bytes | str], name: str) -> int:
     value = headers.get(name)
     if value is None:
         raise HeaderError(f"{name}: missing")
@@ -80,13 +82,13 @@ class Positions:
         return True
 
 
-def rows(job: str, batches: Iterable[Batch]) -> list[tuple]:
+def rows(job: str, batches: Iterable[Batch]) -> list[tuple[str, str, int, int, int]]:
     """Returns the rows to store once the parts of these batches are stored.
 
     Rows are in the order of POSITIONS. For each topic partition and source they hold the highest
     sequence.
     """
-    last: dict[tuple, int] = {}
+    last: dict[tuple[str, int, int], int] = {}
     for batch in batches:
         last[batch[:3]] = max(last.get(batch[:3], 0), batch.sequence)
     return [(job, *place, sequence) for place, sequence in sorted(last.items())]

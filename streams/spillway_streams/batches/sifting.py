@@ -9,7 +9,8 @@ import numpy as np
 from spillway_streams import StreamsError
 
 Table = dict[str, Any]  # columns by name (numpy arrays, Strings)
-Rows = Sequence[tuple] | Callable[[], Sequence[tuple]]  # rows, or a function that returns rows
+Row = tuple[Any, ...]
+Rows = Sequence[Row] | Callable[[], Sequence[Row]]  # rows, or a function that returns rows
 Block = Table | Rows
 B = TypeVar("B", Table, Rows)
 # Called with refused rows: their table, the reason, their number, and the rows as JSON lines.
@@ -75,7 +76,7 @@ def _cut(block: Block, first: int, end: int) -> Block:
 
 
 def _lines(names: Sequence[str], block: Block) -> Iterator[bytes]:
-    rows: Iterable[tuple]
+    rows: Iterable[Row]
     if isinstance(block, dict):
         rows = zip(*map(_plain, block.values()), strict=True)
     else:
@@ -84,7 +85,7 @@ def _lines(names: Sequence[str], block: Block) -> Iterator[bytes]:
         yield json.dumps(dict(zip(names, row, strict=True)), default=str).encode()
 
 
-def _plain(column: Any) -> list:
+def _plain(column: Any) -> list[Any]:
     if isinstance(column, np.ndarray) and column.ndim == 2:  # ids, as fixed-width text
         return [bytes(row).rstrip(b"\0").decode("latin-1") for row in column]
     return column.tolist() if hasattr(column, "tolist") else list(column)

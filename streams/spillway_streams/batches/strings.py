@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from spillway_streams.batches.arrays import Codes
 
 
 class Strings:
@@ -17,7 +20,7 @@ class Strings:
 
     __slots__ = ("codes", "values")
 
-    def __init__(self, codes: np.ndarray, values: Sequence[str]) -> None:
+    def __init__(self, codes: Codes, values: Sequence[str]) -> None:
         self.codes = codes
         self.values = list(values)
 
@@ -35,7 +38,7 @@ class Strings:
         codes = [part.renumber(known) for part in parts]
         return cls(np.concatenate(codes) if codes else np.empty(0, np.int32), list(known))
 
-    def renumber(self, known: dict[str, int]) -> np.ndarray:
+    def renumber(self, known: dict[str, int]) -> Codes:
         """Returns codes, int32 (n,), in the numbering `known`, which several batches share.
 
         Values that `known` lacks are added to it.
@@ -65,7 +68,7 @@ class Strings:
         found = self.codes[which]
         return self.values[int(found)] if found.ndim == 0 else Strings(found, self.values)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
         values = np.array([*self.values, None], dtype=object)[:-1]
         return values[self.codes] if len(self.values) else np.empty(0, dtype=object)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
 
+from spillway_streams.batches.arrays import Floats
 from spillway_streams.batches.columns import Columns, length, take
 from spillway_streams.batches.marks import Mark
 from spillway_streams.batches.parts import fold
@@ -31,7 +32,7 @@ ARRIVAL_COLUMNS = frozenset({"at", "newest_us", "cluster", "service", "class", "
 Board = dict[str, dict[str, LoadBoardEntry]]
 Demand = dict[str, dict[str, DemandEntry]]
 Times = Mapping[str, float]  # cluster -> Unix seconds of its own time
-Totals = dict[tuple, np.ndarray]  # (cluster, service, class, entry) -> _SUMS
+Totals = dict[tuple[str, str, str, bool], Floats]  # (cluster, service, class, entry) -> _SUMS
 
 
 class Came(NamedTuple):
@@ -204,15 +205,15 @@ def arrivals_of(calls: Columns) -> Columns:
     }  # fmt: skip
 
 
-def _by_class(found: Mapping[tuple, np.ndarray], entries_only: bool = False) -> dict[tuple, np.ndarray]:
-    sums: dict[tuple, np.ndarray] = {}
+def _by_class(found: Totals, entries_only: bool = False) -> dict[tuple[str, str], Floats]:
+    sums: dict[tuple[str, str], Floats] = {}
     for (cluster, _, class_id, entry), row in found.items():
         if entry or not entries_only:
             sums[cluster, class_id] = sums[cluster, class_id] + row if (cluster, class_id) in sums else row
     return {name: row for name, row in sums.items() if row[_CALLS] > 0}
 
 
-def _rate(counts: Mapping[tuple, np.ndarray], name: tuple[str, str], seconds: int) -> float:
+def _rate(counts: Mapping[tuple[str, str], Floats], name: tuple[str, str], seconds: int) -> float:
     return float(counts[name][_CALLS]) / seconds if name in counts else 0.0
 
 

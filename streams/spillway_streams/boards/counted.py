@@ -104,7 +104,7 @@ def _are_whole(came: Came, counted: Counted, seconds: int) -> bool:
 
 def statements(
     found: Unknown,
-    board: CountedBoards,
+    board: CountedBoards[E],
     times: Times,
     seen: Collection[Place],
     present: Iterable[Place],

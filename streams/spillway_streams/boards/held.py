@@ -67,7 +67,7 @@ class Held(Generic[E]):
             hot.times.forget(cluster)
 
 
-def unknown(held: Held, hot: HotTable, now: float, after_s: float) -> Unknown:
+def unknown(held: Held[E], hot: HotTable, now: float, after_s: float) -> Unknown:
     """Returns what has been unknown for more than `after_s` seconds.
 
     The result is cluster -> service, or the whole cluster -> since when, and why.

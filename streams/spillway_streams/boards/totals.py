@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from spillway_contracts import names
 
 from spillway_streams.batches.marks import MAX_CLUSTERS
@@ -66,7 +67,7 @@ def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> li
     return reports
 
 
-def _count(counts: dict[Series, int], point, began_ns: int, counters: Counters) -> None:
+def _count(counts: dict[Series, int], point: NumberDataPoint, began_ns: int, counters: Counters) -> None:
     if point.WhichOneof("value") != "as_int" or point.as_int < 0 or point.start_time_unix_nano != began_ns:
         counters.add("rejected_totals: no cumulative count")
         return

@@ -8,6 +8,7 @@ grows, the pod cannot do more, whatever limits it.
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.capacity.capacity import MIN_SECONDS, Capacity
 from spillway_streams.load import rates
 
@@ -20,7 +21,7 @@ _LEAST_GROWTH = 0.05
 _BEYOND = 1.15  # times the limit, served later without a queue: the limit no longer holds
 
 
-def from_backlog(at: np.ndarray, arrived: np.ndarray, latency: np.ndarray) -> Capacity | None:
+def from_backlog(at: Ints, arrived: Floats, latency: Floats) -> Capacity | None:
     """Returns the capacity that growing queues show.
 
     `at`: seconds (n,); `arrived`: arrivals per second at one pod (baseline class); `latency`: mean
@@ -54,7 +55,7 @@ def from_backlog(at: np.ndarray, arrived: np.ndarray, latency: np.ndarray) -> Ca
     return Capacity(limit, "curve", reason, se=error, evidence="queue")
 
 
-def overloaded(at: np.ndarray, rate: np.ndarray, latency: np.ndarray) -> np.ndarray:
+def overloaded(at: Ints, rate: Floats, latency: Floats) -> Bools:
     """Seconds (n,) in which a queue grows or drains while the pod completes its usual rate.
 
     More arrived than the pod can do; that is not evidence of a change of the pod.
@@ -66,4 +67,5 @@ def overloaded(at: np.ndarray, rate: np.ndarray, latency: np.ndarray) -> np.ndar
     growth = np.gradient(wait, at) if len(at) > 1 else np.zeros(len(at))
     completed = rate / np.maximum(1 + growth, _LEAST_GROWTH)
     usual = np.percentile(rate[~queued], 95) if (~queued).any() else 0.0
-    return queued & (np.abs(growth) >= GROWTH) & (completed >= _USUAL * usual)
+    found: Bools = queued & (np.abs(growth) >= GROWTH) & (completed >= _USUAL * usual)
+    return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats
 from spillway_streams.load import rates
 
 SATURATED = 0.97
@@ -60,7 +61,7 @@ class Capacity:
         )  # fmt: skip
 
 
-def from_cpu(load: np.ndarray, use: np.ndarray, growth: np.ndarray | None = None) -> Capacity | None:
+def from_cpu(load: Floats, use: Floats, growth: Floats | None = None) -> Capacity | None:
     """Returns the capacity from CPU use; None when the data do not determine it.
 
     `load`: rate that one pod served (baseline class); `use`: its share of CPU used. Both have shape
@@ -89,7 +90,7 @@ def from_cpu(load: np.ndarray, use: np.ndarray, growth: np.ndarray | None = None
     return Capacity(rps, "cpu", f"line through {_seen(load)}, {idle:.1%} idle", se=rps * slope_se / slope)
 
 
-def proportional(load: np.ndarray, use: np.ndarray, why: str) -> Capacity | None:
+def proportional(load: Floats, use: Floats, why: str) -> Capacity | None:
     """Returns the capacity of a pod whose whole CPU use is due to requests.
 
     Where CPU is the limit, the value can only be too low. None where hardly any CPU is used.
@@ -99,12 +100,12 @@ def proportional(load: np.ndarray, use: np.ndarray, why: str) -> Capacity | None
     return Capacity(float(load.sum() / use.sum()), "cpu", f"{_seen(load)}: {why}, taken as proportional")
 
 
-def _seen(load: np.ndarray) -> str:
+def _seen(load: Floats) -> str:
     low, high = np.percentile(load, [5, 95])
     return f"{len(load)} s of CPU at {low:.1f} to {high:.1f} rps"
 
 
-def line(load: np.ndarray, use: np.ndarray) -> tuple[float, float, float]:
+def line(load: Floats, use: Floats) -> tuple[float, float, float]:
     """Fits a robust line of CPU use over load.
 
     Returns the slope (CPU share per rps), the CPU share at no load (0 to 0.5), and the standard
@@ -126,7 +127,7 @@ def line(load: np.ndarray, use: np.ndarray) -> tuple[float, float, float]:
     return slope, idle, float(np.sqrt(chance * np.linalg.pinv(normal)[0, 0]))
 
 
-def _bounded_line(design: np.ndarray, use: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+def _bounded_line(design: Floats, use: Floats, weight: Floats) -> tuple[float, float]:
     slope, idle = np.linalg.lstsq((design.T * weight) @ design, design.T @ (weight * use), rcond=None)[0]
     if not 0 <= idle <= _MAX_IDLE:
         idle = min(max(idle, 0.0), _MAX_IDLE)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
+
 BLOCK_S = 10
 SLOWER, FASTER = 2, 12  # blocks after a change
 BEFORE = 6  # blocks before it
@@ -37,7 +39,7 @@ LATENCY = Test(1.8, 9.0, 0.12)
 CPU = Test(1.5, 8.0, 0.8)
 
 
-def last(at: np.ndarray, load: np.ndarray, value: np.ndarray, test: Test) -> tuple[int, float] | None:
+def last(at: Ints, load: Floats, value: Floats, test: Test) -> tuple[int, float] | None:
     """Finds the newest change: the first second after it, and the factor of the values.
 
     `at`: seconds (n,), ascending; `load`: requests per second; `value`: latency, or CPU use per
@@ -58,12 +60,12 @@ def last(at: np.ndarray, load: np.ndarray, value: np.ndarray, test: Test) -> tup
 class _Blocks:
     """Start (blocks,), bin of load, and mean of the logarithm of the values."""
 
-    at: np.ndarray
-    bin: np.ndarray
-    value: np.ndarray
+    at: Ints
+    bin: Ints
+    value: Floats
 
     @staticmethod
-    def of(at: np.ndarray, load: np.ndarray, value: np.ndarray, width: float) -> "_Blocks":
+    def of(at: Ints, load: Floats, value: Floats, width: float) -> "_Blocks":
         if not len(at):
             return _Blocks(at, at, value)
         starts, index, seconds = np.unique(at // BLOCK_S * BLOCK_S, return_inverse=True, return_counts=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.load import rates
 from spillway_streams.load.load import Sum, ratio
 from spillway_streams.load.load_rates import Seconds
@@ -38,11 +39,11 @@ _MAD, _TENTH = 1.4826, 1.2816
 class Outliers:
     """Seconds and classes of each kind of outlier, bool (n, classes)."""
 
-    long: np.ndarray
-    fast: np.ndarray
+    long: Bools
+    fast: Bools
 
     @property
-    def all(self) -> np.ndarray:
+    def all(self) -> Bools:
         return self.long | self.fast
 
 
@@ -79,15 +80,16 @@ def without(seconds: Seconds, found: Outliers) -> Seconds:
     return replace(seconds, sums=sums)
 
 
-def _alone(at: np.ndarray) -> np.ndarray:
+def _alone(at: Ints) -> Bools:
     """Seconds (n,) far from any other, in a service whose seconds are usually close together."""
     gaps = np.diff(at)
     usual = float(np.quantile(gaps, 0.9, method="lower")) if len(gaps) else 0.0
     nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    return nearest > max(_NEAR_S, _FAR * usual)
+    found: Bools = nearest > max(_NEAR_S, _FAR * usual)
+    return found
 
 
-def _of_class(at: np.ndarray, sums: np.ndarray, alone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_class(at: Ints, sums: Floats, alone: Bools) -> tuple[Bools, Bools]:
     """Returns which seconds of one class are too long, and which are too fast, each (n,).
 
     `at`: (n,), ascending; `sums`: (n, len(Sum)). Every second must have samples.
@@ -106,7 +108,7 @@ def _of_class(at: np.ndarray, sums: np.ndarray, alone: np.ndarray) -> tuple[np.n
     return _rare(at, long, ms), _rare(at, fast, ms)
 
 
-def _usual(log_ms: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _usual(log_ms: Floats, count: Floats) -> tuple[Floats, Floats, Floats]:
     """What is usual around each row: three arrays of shape (n,).
 
     The median of the logarithm of latency, its standard deviation, and the upper quartile of the
@@ -125,7 +127,7 @@ def _usual(log_ms: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return level[block], scatter[block], busy[block]
 
 
-def _rare(at: np.ndarray, found: np.ndarray, ms: np.ndarray) -> np.ndarray:
+def _rare(at: Ints, found: Bools, ms: Floats) -> Bools:
     """Keeps those of `found` (n,) that are in short runs and do not recur."""
     first = np.flatnonzero(found & ~np.append(False, found[:-1]))
     last = np.flatnonzero(found & ~np.append(found[1:], False))

@@ -6,8 +6,7 @@ Where evidence other than CPU use was decisive, CPU use alone does not raise the
 
 from dataclasses import replace
 
-import numpy as np
-
+from spillway_streams.batches.arrays import Floats
 from spillway_streams.capacity.capacity import Capacity
 
 
@@ -43,7 +42,7 @@ def slower(rps: float, load: tuple[float, float], wait_s: tuple[float, float], c
     return max(rps / max(s, 1e-12), completed)
 
 
-def completed(arrived: np.ndarray, latency_ms: np.ndarray) -> float:
+def completed(arrived: Floats, latency_ms: Floats) -> float:
     """Returns how many requests per second left, of those that arrived.
 
     `arrived`, `latency_ms`: of consecutive seconds, (n,).

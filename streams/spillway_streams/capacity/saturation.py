@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.capacity.capacity import MIN_SECONDS, MIN_SPREAD, Capacity
 from spillway_streams.curves import fit
 from spillway_streams.curves.buckets import BLOCK_S
@@ -36,18 +37,18 @@ _WEAK = 0.1  # standard deviation of the busiest bin's utilisation: above, the a
 class _Bins:
     """Rate per bin (n,); mean latency and its weight, both (n, classes)."""
 
-    rate: np.ndarray
-    latency: np.ndarray
-    weight: np.ndarray
+    rate: Floats
+    latency: Floats
+    weight: Floats
 
 
 def from_latency(
-    at: np.ndarray,
-    rate: np.ndarray,
-    served: np.ndarray,
-    failed: np.ndarray,
-    latency: np.ndarray,
-    samples: np.ndarray,
+    at: Ints,
+    rate: Floats,
+    served: Floats,
+    failed: Floats,
+    latency: Floats,
+    samples: Floats,
 ) -> Capacity | None:
     """Returns the capacity from latency; None when the rates are too similar to determine it.
 
@@ -83,7 +84,7 @@ def from_latency(
 
 
 def _refused(
-    rate: np.ndarray, served: np.ndarray, refusing: np.ndarray, latency: np.ndarray, samples: np.ndarray
+    rate: Floats, served: Floats, refusing: Bools, latency: Floats, samples: Floats
 ) -> Capacity | None:
     """Returns the rate served while requests are refused; None when that is not a limit.
 
@@ -104,7 +105,7 @@ def _refused(
     return Capacity(limit, "curve", reason, se=spread, evidence="refusals")
 
 
-def _binned(at: np.ndarray, rate: np.ndarray, latency: np.ndarray, samples: np.ndarray) -> _Bins:
+def _binned(at: Ints, rate: Floats, latency: Floats, samples: Floats) -> _Bins:
     """Bins of equally many seconds.
 
     Weights are as in fit.py. The stretch there is here the latency over that of the quietest bins.
@@ -158,7 +159,7 @@ def _busiest(bins: _Bins) -> tuple[float, float, float]:
     return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2)), least
 
 
-def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:
+def _costs(wait: Floats, bins: _Bins) -> Floats:
     """Weighted squared error for each row of `wait` and each of FACTORS.
 
     The model is latency = own time of the class + mean own time * factor * wait.
@@ -175,4 +176,5 @@ def _costs(wait: np.ndarray, bins: _Bins) -> np.ndarray:
     wait_wait = (wait**2 @ by_bin - class_mean**2 @ total)[:, None]
     mean_level, mean_wait = level @ total / total.sum(), (class_mean @ total / total.sum())[:, None]
     scale = FACTORS * mean_level / (1 + FACTORS * mean_wait)
-    return float((weight * y**2).sum()) - 2 * scale * wait_y + scale**2 * wait_wait
+    cost: Floats = float((weight * y**2).sum()) - 2 * scale * wait_y + scale**2 * wait_wait
+    return cost

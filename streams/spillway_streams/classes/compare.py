@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy import stats
 
+from spillway_streams.batches.arrays import Floats, Ints, Records
 from spillway_streams.classes import sample
 from spillway_streams.classes.memory import ClassMemory
 from spillway_streams.classes.options import Options
@@ -26,8 +27,8 @@ _SLOT_S = 30
 class Stratum:
     """The calls of one class at the same load: ms and weight, shape (n,)."""
 
-    ms: np.ndarray
-    weight: np.ndarray
+    ms: Floats
+    weight: Floats
     effective: float  # effective number of samples
     mean: float
     variance: float
@@ -41,9 +42,9 @@ class Sampled:
     error).
     """
 
-    ms: np.ndarray
-    stratum: np.ndarray
-    weight: np.ndarray
+    ms: Floats
+    stratum: Ints
+    weight: Floats
     children: dict[int, tuple[float, float]]
     traces: int
 
@@ -64,7 +65,7 @@ class Sampled:
         return {load: one for load, one in made.items() if one.effective >= _MIN_STRATUM}
 
 
-def _stratum(ms: np.ndarray, weight: np.ndarray) -> Stratum:
+def _stratum(ms: Floats, weight: Floats) -> Stratum:
     mean = float(np.average(ms, weights=weight))
     variance = float(np.average((ms - mean) ** 2, weights=weight))
     return Stratum(ms, weight, sample.effective(weight), mean, variance)
@@ -137,7 +138,7 @@ def pooled(members: list[Sampled]) -> Sampled:
     )
 
 
-def strata(rows: np.ndarray) -> np.ndarray:
+def strata(rows: Records) -> Ints:
     """Returns the stratum of each call: calls in one stratum had the same load.
 
     They were served in the same cluster with the same number of requests in flight, within a factor
@@ -145,7 +146,8 @@ def strata(rows: np.ndarray) -> np.ndarray:
     """
     inside = np.maximum(rows["in_flight"], 1.0)
     load = np.where(rows["in_flight"] > 0, np.round(2 * np.log2(inside)), 64 + rows["at"] // _SLOT_S)
-    return (rows["cluster"].astype("i8") << 40) | load.astype("i8")
+    found: Ints = (rows["cluster"].astype("i8") << 40) | load.astype("i8")
+    return found
 
 
 def compare(first: Sampled, second: Sampled) -> Comparison:
@@ -183,7 +185,7 @@ def _shares(first: Sampled, second: Sampled) -> dict[int, float]:
     return shares
 
 
-def _mass(one: Sampled, shares: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
+def _mass(one: Sampled, shares: dict[int, float]) -> tuple[Floats, Floats]:
     """Returns times, and masses that sum to 1. The masses of a stratum sum to its share."""
     values, masses = [], []
     total = sum(shares.values())

@@ -215,15 +215,15 @@ class _Streaks:
 
     def __init__(self, last: "_Streaks | None") -> None:
         self._before = last._now if last else {}
-        self._now: dict[tuple, int] = {}
+        self._now: dict[tuple[str, ...], int] = {}
 
     def longer(self, *key: str) -> int:
         self._now[key] = self._before.get(key, 0) + 1
         return self._now[key]
 
-    def pending(self, *kind: str) -> set[tuple]:
-        """Returns what follows `kind` in the keys that begin with it, as of the last decision."""
-        return {key[len(kind) :] for key in self._before if key[: len(kind)] == kind}
+    def pending(self, kind: str, method: str) -> set[tuple[str, str]]:
+        """Returns (template, target) of the last decision's keys that begin with these two."""
+        return {(key[2], key[3]) for key in self._before if key[:2] == (kind, method)}
 
 
 def _opened_ms(history: list[Rule]) -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Ints, Records
 from spillway_streams.classes import findings as words
 from spillway_streams.classes import merge, modes, pattern, rules, split
 from spillway_streams.classes.compare import Sampled
@@ -67,7 +68,8 @@ def _basis(view: View, key: Key) -> Finding:
 
 def _quantiles(one: Sampled) -> list[float]:
     """Returns median and 99th percentile of the requests that the samples stand for."""
-    return np.quantile(one.ms, (0.5, 0.99), weights=one.weight, method="inverted_cdf").tolist()
+    found: list[float] = np.quantile(one.ms, (0.5, 0.99), weights=one.weight, method="inverted_cdf").tolist()
+    return found
 
 
 def _judged(view: View, key: Key, one: Finding, near: merge.Nearest | None, options: Options) -> Finding:
@@ -139,7 +141,7 @@ def _split(view: View, key: Key, seen: modes.Modes, options: Options) -> split.S
     return split.best(high, named, numeric, names, options)
 
 
-def _children(view: View, key: Key, rows: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
+def _children(view: View, key: Key, rows: Records, names: list[str]) -> dict[str, Ints]:
     """Returns, for each of the most called callees, whether each call's trace calls it.
 
     Values are codes; "not called" and "called" are appended to `names`.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Codes, Floats, Hashes, Ints, Records
 from spillway_streams.batches.columns import Columns
 from spillway_streams.batches.strings import Strings
 from spillway_streams.classes import pattern, sample
@@ -29,7 +30,7 @@ class Names:
         self._codes = {"": 0}
         self.values = [""]
 
-    def codes(self, column: Strings) -> np.ndarray:
+    def codes(self, column: Strings) -> Codes:
         """Returns the number of each row's name, int32 (n,)."""
         return np.array([self._code(value) for value in column.values], "i4")[column.codes]
 
@@ -213,21 +214,19 @@ class Memory:
             kept.narrow(self._k(service))
 
 
-def _limits(kept: list[ClassMemory | None], name: str) -> np.ndarray:
+def _limits(kept: list[ClassMemory | None], name: str) -> Floats:
     """Returns for each class the keys that its sample still accepts: -1 where there is no class."""
     return np.array([-1.0 if one is None else getattr(one.now, name).limit for one in kept])
 
 
-def _rows(
-    dtype: np.dtype, batch: Columns, which: np.ndarray, traces: np.ndarray, keys: np.ndarray
-) -> np.ndarray:
+def _rows(dtype: np.dtype[np.void], batch: Columns, which: Ints, traces: Hashes, keys: Floats) -> Records:
     rows = np.zeros(len(which), dtype)
     rows["key"], rows["trace"] = keys[which], traces[which]
     rows["span"] = sample.hashes(batch["span_id"][which]) ^ traces[which]
     return rows
 
 
-def _groups(codes: np.ndarray, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
+def _groups(codes: Codes, rows: Records) -> list[tuple[int, Records]]:
     """Returns (code, its rows) for each code."""
     if not len(rows):
         return []

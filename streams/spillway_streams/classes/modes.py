@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.classes import sample
 from spillway_streams.classes.options import Options
 
@@ -11,6 +12,7 @@ _STARTS = (0.15, 0.5, 0.85)
 _ROUNDS = 80
 _LEAST_SPREAD = 0.02  # of the logarithm, because clocks count in microseconds
 _MIN_STRATUM = 10
+_Parameters = tuple[float, float, float, float, float]  # share of the high one, means, spreads
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,10 @@ class Modes:
     low_ms: float
     high_ms: float
     high_share: float
-    high: np.ndarray
+    high: Floats
 
 
-def find(ms: np.ndarray, stratum: np.ndarray, weight: np.ndarray, options: Options) -> Modes:
+def find(ms: Floats, stratum: Ints, weight: Floats, options: Options) -> Modes:
     """Looks for two modes. `ms`, `stratum`, `weight`: shape (n,).
 
     Load affects all calls of a stratum alike, so the median of the stratum is subtracted.
@@ -69,7 +71,7 @@ def find(ms: np.ndarray, stratum: np.ndarray, weight: np.ndarray, options: Optio
     )
 
 
-def _centred(logs: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+def _centred(logs: Floats, stratum: Ints) -> Floats:
     """Subtracts the median of each stratum, or of all samples where a stratum is too small."""
     residual = logs - (np.median(logs) if len(logs) else 0.0)
     for one in np.unique(stratum):
@@ -79,18 +81,19 @@ def _centred(logs: np.ndarray, stratum: np.ndarray) -> np.ndarray:
     return residual
 
 
-def _density(x: np.ndarray, mean: float, spread: float) -> np.ndarray:
-    return np.exp(-0.5 * ((x - mean) / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
+def _density(x: Floats, mean: float, spread: float) -> Floats:
+    density: Floats = np.exp(-0.5 * ((x - mean) / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
+    return density
 
 
-def _one(x: np.ndarray, share: np.ndarray) -> float:
+def _one(x: Floats, share: Floats) -> float:
     """Returns the log likelihood of one normal distribution."""
     mean = np.average(x, weights=share)
     spread = max(np.sqrt(np.average((x - mean) ** 2, weights=share)), _LEAST_SPREAD)
     return float((share * np.log(_density(x, mean, spread) + 1e-300)).sum())
 
 
-def _expectation_maximisation(x: np.ndarray, share: np.ndarray, start: float) -> tuple:
+def _expectation_maximisation(x: Floats, share: Floats, start: float) -> tuple[float, _Parameters, Floats]:
     """Fits two normal distributions.
 
     Returns the log likelihood, the parameters (share of the high one, means, spreads), and the
@@ -113,7 +116,7 @@ def _expectation_maximisation(x: np.ndarray, share: np.ndarray, start: float) ->
     return likelihood, parameters, posterior
 
 
-def _maximise(x: np.ndarray, share: np.ndarray, posterior: np.ndarray) -> tuple[float, ...]:
+def _maximise(x: Floats, share: Floats, posterior: Floats) -> _Parameters:
     found = []
     for part in (1 - posterior, posterior):
         mass = share * part

@@ -7,6 +7,7 @@ merged, bounded, retired).
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields, replace
+from typing import Any
 
 from spillway_streams.classes import pattern
 
@@ -47,7 +48,7 @@ class Rule:
         return self.service, self.method, self.template, self.kind in _OPERATOR
 
     @property
-    def order(self) -> tuple:
+    def order(self) -> tuple[bool, bool, bool, int, list[int], int, str]:
         """Order of precedence: the first rule that matches wins.
 
         Pinned rules come first. Then a named method precedes any method, and a template precedes
@@ -60,7 +61,7 @@ class Rule:
         )  # fmt: skip
 
     @property
-    def age(self) -> tuple:
+    def age(self) -> tuple[int, int, str]:
         """Of two rules with one key, the one with the higher age counts."""
         return self.effective_from, _RANK[self.kind], self.becomes
 
@@ -76,15 +77,18 @@ class Rule:
 COLUMNS = tuple(field.name for field in fields(Rule))
 
 
-def stamped(rules: Iterable[Rule], now_ms: int) -> list[tuple]:
+def stamped(rules: Iterable[Rule], now_ms: int) -> list[tuple[Any, ...]]:
     """Returns rows of rules as if written now. The delay until they take effect stays the same."""
-    later = lambda rule: now_ms + rule.effective_from - rule.written_at  # noqa: E731
+
+    def later(rule: Rule) -> int:
+        return now_ms + rule.effective_from - rule.written_at
+
     return [astuple(replace(rule, written_at=now_ms, effective_from=later(rule))) for rule in rules]
 
 
 def in_force(rules: Iterable[Rule], at_ms: int) -> list[Rule]:
     """Returns the rules that are in force at a moment, in order of precedence."""
-    newest: dict[tuple, Rule] = {}
+    newest: dict[tuple[str, str, str, bool], Rule] = {}
     for rule in rules:
         if rule.effective_from > at_ms:
             continue

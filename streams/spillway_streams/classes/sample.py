@@ -6,7 +6,12 @@ together. A repeated row changes nothing (Efraimidis and Spirakis 2006; Cohen an
 bottom-k).
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+from spillway_streams.batches.arrays import Floats, Hashes, Records
 
 CALL = np.dtype(
     [
@@ -29,7 +34,7 @@ CALL = np.dtype(
 CHILD = np.dtype([("key", "f8"), ("trace", "u8"), ("span", "u8"), ("callee", "i4")])
 
 
-def hashes(ids: np.ndarray) -> np.ndarray:
+def hashes(ids: NDArray[Any]) -> Hashes:
     """Hashes hex ids (object or bytes) to well-mixed uint64, identical in every process."""
     raw = np.ascontiguousarray(np.asarray(ids).astype("S32"))
     words = raw.view("<u8").reshape(len(raw), 4)
@@ -39,7 +44,7 @@ def hashes(ids: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+def _mix(x: Hashes) -> Hashes:
     """The finaliser of SplitMix64."""
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)
@@ -48,7 +53,7 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def keys(traces: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def keys(traces: Hashes, weights: Floats) -> Floats:
     """Returns the sort key of each row. Rows with the smallest keys are chosen."""
     uniform = (traces >> np.uint64(11)).astype("f8") * 2.0**-53 + 2.0**-54
     return -np.log(uniform) / np.maximum(weights, 1e-9)
@@ -57,14 +62,14 @@ def keys(traces: np.ndarray, weights: np.ndarray) -> np.ndarray:
 class BottomK:
     """The rows with the smallest keys: whole traces, at most k rows."""
 
-    def __init__(self, dtype: np.dtype, k: int) -> None:
+    def __init__(self, dtype: np.dtype[np.void], k: int) -> None:
         self._k = k
         self._rows = np.empty(0, dtype)
-        self._new: list[np.ndarray] = []
+        self._new: list[Records] = []
         self._waiting = 0
         self._threshold = np.inf
 
-    def offer(self, rows: np.ndarray) -> None:
+    def offer(self, rows: Records) -> None:
         """Adds the rows whose keys are small enough."""
         chosen = rows[rows["key"] < self._threshold]
         if len(chosen):
@@ -73,7 +78,7 @@ class BottomK:
             if self._waiting > self._k:
                 self._settle()
 
-    def rows(self) -> np.ndarray:
+    def rows(self) -> Records:
         """Returns the sample ordered by key, with each span once."""
         self._settle()
         return self._rows
@@ -111,13 +116,13 @@ class BottomK:
         self._rows = merged
 
 
-def weights(rows: np.ndarray, threshold: float) -> np.ndarray:
+def weights(rows: Records, threshold: float) -> Floats:
     """Returns how many requests each sampled call stands for (Horvitz and Thompson)."""
     weight = rows["weight"].astype("f8")
     return weight if np.isinf(threshold) else weight / -np.expm1(-weight * threshold)
 
 
-def effective(weight: np.ndarray) -> float:
+def effective(weight: Floats) -> float:
     """Returns Kish's effective number of samples."""
     square = float((weight * weight).sum())
     return float(weight.sum()) ** 2 / square if square else 0.0

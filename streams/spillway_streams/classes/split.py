@@ -5,6 +5,7 @@ from typing import overload
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.classes.options import Options
 
 _MAX_VALUES = 50  # of a named attribute; rarer values count together
@@ -19,9 +20,9 @@ class Split:
 
 
 def best(
-    high: np.ndarray,
-    named: dict[str, np.ndarray],
-    numeric: dict[str, np.ndarray],
+    high: Bools,
+    named: dict[str, Ints],
+    numeric: dict[str, Floats],
     names: list[str],
     options: Options,
 ) -> Split:
@@ -45,15 +46,15 @@ def best(
 @overload
 def _entropy(p: float) -> float: ...
 @overload
-def _entropy(p: np.ndarray) -> np.ndarray: ...
-def _entropy(p: np.ndarray | float) -> np.ndarray | float:
+def _entropy(p: Floats) -> Floats: ...
+def _entropy(p: Floats | float) -> Floats | float:
     """Returns the entropy of a coin, in bits."""
     q = np.clip(p, 1e-12, 1 - 1e-12)
     bits = -(q * np.log2(q) + (1 - q) * np.log2(1 - q))
     return float(bits) if np.ndim(bits) == 0 else bits
 
 
-def _by_name(attribute: str, codes: np.ndarray, high: np.ndarray, names: list[str]) -> tuple[float, str, str]:
+def _by_name(attribute: str, codes: Ints, high: Bools, names: list[str]) -> tuple[float, str, str]:
     """Returns mutual information, less the part by chance (Miller and Madow), attribute and value.
 
     The value is the one that contributes most to the slow mode.
@@ -71,7 +72,7 @@ def _by_name(attribute: str, codes: np.ndarray, high: np.ndarray, names: list[st
     return float(information), attribute, names[int(values[slow])]
 
 
-def _by_size(attribute: str, values: np.ndarray, high: np.ndarray) -> tuple[float, str, str]:
+def _by_size(attribute: str, values: Floats, high: Bools) -> tuple[float, str, str]:
     """Returns the best of several thresholds.
 
     The information is reduced by the bits that a choice among so many gains by chance.

@@ -1,6 +1,7 @@
 """SQL and rows of class_rules and class_findings. Values are plain: any client can run the SQL."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from spillway_streams.classes import findings, rules
 from spillway_streams.classes.findings import Finding
@@ -28,9 +29,9 @@ WHERE found_at > now64(3) - INTERVAL 2 HOUR
 ORDER BY found_at DESC LIMIT 1 BY class"""
 
 
-def read_rules(rows: Iterable[Sequence]) -> list[Rule]:
+def read_rules(rows: Iterable[Sequence[Any]]) -> list[Rule]:
     return [Rule(*row) for row in rows]
 
 
-def read_findings(rows: Iterable[Sequence]) -> list[Finding]:
+def read_findings(rows: Iterable[Sequence[Any]]) -> list[Finding]:
     return sorted((Finding(*row) for row in rows), key=lambda one: one.class_)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from spillway_contracts import names
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.curves.fit import Points
 
 N_BUCKETS = names.VALUE_BUCKET_COUNT
@@ -21,13 +22,13 @@ class Buckets:
     sums over them of stretch and of exclusive time.
     """
 
-    utilisation: np.ndarray
-    stretch: np.ndarray
-    exclusive_ms: np.ndarray
-    sd_ms: np.ndarray
-    samples: np.ndarray
-    seconds: np.ndarray
-    blocks: np.ndarray
+    utilisation: Floats
+    stretch: Floats
+    exclusive_ms: Floats
+    sd_ms: Floats
+    samples: Floats
+    seconds: Floats
+    blocks: Floats
 
     def filled(self, at_least: int) -> frozenset[int]:
         """Returns the buckets that hold at least so many samples."""
@@ -43,9 +44,7 @@ class Buckets:
         )  # fmt: skip
 
 
-def collect(
-    block: np.ndarray, u: np.ndarray, exclusive_ms: np.ndarray, sd_ms: np.ndarray, samples: np.ndarray
-) -> Buckets:
+def collect(block: Ints, u: Floats, exclusive_ms: Floats, sd_ms: Floats, samples: Floats) -> Buckets:
     """Sorts seconds into buckets. All arguments have shape (n,).
 
     `block`: the block of time of each second (any integers); `u`: utilisation; `exclusive_ms`: mean
@@ -53,13 +52,16 @@ def collect(
     without samples are left out.
     """
     good = samples > 0
-    block, u, exclusive_ms, sd_ms, samples = (v[good] for v in (block, u, exclusive_ms, sd_ms, samples))
+    block = block[good]
+    u, exclusive_ms, sd_ms, samples = (v[good] for v in (u, exclusive_ms, sd_ms, samples))
     bins = np.minimum((u * N_BUCKETS).astype(int), N_BUCKETS - 1)
     names_, index = np.unique(block, return_inverse=True)
     cell, cells = index * N_BUCKETS + bins, len(names_) * N_BUCKETS
     stretch = 1 / (1 - u)
     terms = (samples, samples * stretch, samples * exclusive_ms)
-    blocks = np.stack([np.bincount(cell, term, cells) for term in terms], axis=1).reshape(-1, N_BUCKETS, 3)
+    # Without rows, bincount returns zeros of int64.
+    by_cell: Floats = np.stack([np.bincount(cell, term, cells) for term in terms], axis=1)
+    blocks = by_cell.reshape(-1, N_BUCKETS, 3)
     n, whole_stretch, whole_ms = blocks.sum(axis=0).T
     whole = np.maximum(n, 1e-12)
     mean = whole_ms / whole

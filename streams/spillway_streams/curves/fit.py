@@ -16,10 +16,14 @@ Standard errors do not rely on that model. They come from how whole blocks of ti
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+from spillway_streams.batches.arrays import Floats, Ints
 
 MODEL_ERROR = 0.03  # relative, for every bucket: no service is exactly such a queue
 _ITERATIONS = 12
 _FEW_BLOCKS = 4
+_Parameters = NDArray[np.floating]  # (2,); numpy does not state which precision lstsq returns
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Fit:
     b_se: float
     rmse: float
 
-    def __call__(self, u: np.ndarray | float) -> np.ndarray | float:
+    def __call__(self, u: Floats | float) -> Floats | float:
         return self.a / (1 - u) + self.b
 
 
@@ -45,14 +49,14 @@ class Points:
     number of samples, and the sums over them of stretch and of latency.
     """
 
-    stretch: np.ndarray
-    latency: np.ndarray
-    sd: np.ndarray
-    samples: np.ndarray
-    seconds: np.ndarray
-    block_samples: np.ndarray
-    block_stretch: np.ndarray
-    block_latency: np.ndarray
+    stretch: Floats
+    latency: Floats
+    sd: Floats
+    samples: Floats
+    seconds: Floats | Ints
+    block_samples: Floats
+    block_stretch: Floats
+    block_latency: Floats
 
 
 def fit(points: Points) -> Fit:
@@ -78,7 +82,7 @@ def fit(points: Points) -> Fit:
     return Fit(a, rest - a, float(a_se), float(b_se), float(rmse))
 
 
-def _bounded(design: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _bounded(design: Floats, y: Floats, weight: Floats) -> _Parameters:
     """Weighted least squares of two parameters, neither of which may be negative."""
     normal, right = (design.T * weight) @ design, design.T @ (weight * y)
     free = np.linalg.lstsq(normal, right, rcond=None)[0]
@@ -91,13 +95,15 @@ def _bounded(design: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarra
     return np.array([alone[0], 0.0]) if best == 0 else np.array([0.0, alone[1]])
 
 
-def _block_residuals(points: Points, found: np.ndarray) -> np.ndarray:
+def _block_residuals(points: Points, found: _Parameters) -> Floats:
     """Latency minus the model, summed over the samples of each block, shape (blocks, n)."""
-    predicted = found[0] * (points.block_stretch - points.block_samples) + found[1] * points.block_samples
+    predicted: Floats = (
+        found[0] * (points.block_stretch - points.block_samples) + found[1] * points.block_samples
+    )
     return points.block_latency - predicted
 
 
-def scatter(points: Points, level: np.ndarray, scale: float | None = None) -> np.ndarray:
+def scatter(points: Points, level: Floats, scale: float | None = None) -> Floats:
     """Variance of each bucket's mean (ms^2) by the working model, at the latencies `level` (ms).
 
     `scale`: from other points of the same queue, for when `points` are few.
@@ -106,7 +112,7 @@ def scatter(points: Points, level: np.ndarray, scale: float | None = None) -> np
     return np.maximum(scale * _shape(points, level), points.sd**2 / points.samples)
 
 
-def scatter_scale(points: Points, level: np.ndarray) -> float:
+def scatter_scale(points: Points, level: Floats) -> float:
     """The factor of the working model, measured from how the blocks of all buckets scatter."""
     inside = points.block_samples > 0
     share = np.where(inside, points.block_samples / points.samples, 0)
@@ -117,13 +123,13 @@ def scatter_scale(points: Points, level: np.ndarray) -> float:
     return float(scaled.sum()) / max(cells - len(level), 1) if cells > len(level) else 0.0
 
 
-def _shape(points: Points, level: np.ndarray) -> np.ndarray:
+def _shape(points: Points, level: Floats) -> Floats:
     return (level * points.stretch) ** 2 / points.seconds
 
 
 def _covariance(
-    points: Points, design: np.ndarray, weight: np.ndarray, found: np.ndarray, variance: np.ndarray
-) -> np.ndarray:
+    points: Points, design: Floats, weight: Floats, found: _Parameters, variance: Floats
+) -> Floats:
     """Covariance of (a, a + b): the larger of the sandwich and the working model's.
 
     The working model's matters where blocks are few.

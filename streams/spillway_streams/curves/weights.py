@@ -6,6 +6,8 @@ The baseline is the first class of the service by name, so that it does not chan
 import numpy as np
 from scipy.optimize import nnls
 
+from spillway_streams.batches.arrays import Floats
+
 TRUST = 0.5  # relative: assumed error of the ratio of exclusive times as a ratio of CPU costs
 _LEAST_SHARE = 0.2  # of latency, that is own time: waiting is at most the rest
 _BUSIEST = 0.8
@@ -13,7 +15,7 @@ _SWEEPS = 12
 _LEAST = 0.02  # of the weight from exclusive times: no request is free
 
 
-def from_cpu(prior: np.ndarray, rates: np.ndarray, cpu: np.ndarray, correlated_s: float) -> np.ndarray:
+def from_cpu(prior: Floats, rates: Floats, cpu: Floats, correlated_s: float) -> Floats:
     """Returns the relative CPU time per request of each class, in units of the first class.
 
     `prior`: weights (classes,) from exclusive times; `rates`: requests per second served by one pod
@@ -36,10 +38,11 @@ def from_cpu(prior: np.ndarray, rates: np.ndarray, cpu: np.ndarray, correlated_s
         idle = np.average(np.maximum(cpu - columns @ found, 0), weights=1 / scale**2)
         noise = max(float(np.sqrt(np.mean(((cpu - columns @ found - idle) / scale) ** 2))), 1e-3)
     costs = prior * np.maximum(found, _LEAST)
-    return costs / costs[0]
+    relative: Floats = costs / costs[0]
+    return relative
 
 
-def _drawn(columns: np.ndarray, idle: np.ndarray, cpu: np.ndarray, noise: float) -> np.ndarray:
+def _drawn(columns: Floats, idle: Floats, cpu: Floats, noise: float) -> Floats:
     """Factors >= 0 on the prior's costs, shape (classes,), fitted with an idle share >= 0."""
     classes = columns.shape[1]
     design = np.zeros((len(cpu) + classes, classes + 1))
@@ -49,10 +52,11 @@ def _drawn(columns: np.ndarray, idle: np.ndarray, cpu: np.ndarray, noise: float)
     normal = design.T @ design + 1e-12 * np.eye(classes + 1)
     right = design.T @ np.concatenate([cpu / noise, np.full(classes, 1 / TRUST)])
     root = np.linalg.cholesky(normal).T
-    return nnls(root, np.linalg.solve(root.T, right))[0][:classes]
+    found: Floats = nnls(root, np.linalg.solve(root.T, right))[0][:classes]
+    return found
 
 
-def from_exclusive(rates: np.ndarray, exclusive: np.ndarray, samples: np.ndarray) -> np.ndarray:
+def from_exclusive(rates: Floats, exclusive: Floats, samples: Floats) -> Floats:
     """Returns the relative exclusive time without load, shape (classes,).
 
     All arguments have shape (seconds, classes). Classes wait in one queue, so a latency is the
@@ -77,7 +81,7 @@ def from_exclusive(rates: np.ndarray, exclusive: np.ndarray, samples: np.ndarray
     return np.where(own > 0, own / reference, 1.0)
 
 
-def _two_ways(y: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _two_ways(y: Floats, n: Floats) -> tuple[Floats, Floats]:
     """Splits y (seconds, classes) into a term per class and a term per second.
 
     Returns how much longer each class takes than the first one with samples, shape (classes,), and

@@ -6,10 +6,12 @@ a result.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from spillway_contracts.hot_state import NetworkEntry
 
+from spillway_streams.batches.arrays import Floats
 from spillway_streams.batches.columns import Columns, length
 from spillway_streams.batches.parts import Parts, column_of, fold
 from spillway_streams.graph import network
@@ -23,6 +25,9 @@ CALL_RATIOS = (
 NETWORK_TIMES = (
     "window_end", "source_cluster", "destination_cluster", "mean_ms", "p50_ms", "p99_ms", "samples",
 )  # fmt: skip
+# Rows in the order of CALL_RATIOS and NETWORK_TIMES.
+CallRatio = tuple[int, str, str, str, str, str, float, float, float, int, float, float]
+NetworkTime = tuple[int, str, str, float, float, float, int]
 EDGE_PARTS = (
     "at", "source_class", "source_service", "class", "service", "source_cluster", "cluster", "calls", "failed",
     "request_bytes", "response_bytes", "samples", "callers",
@@ -65,7 +70,7 @@ def edge_parts(edges: Columns) -> Parts:
     return fold(edges["started_at"] // 1_000_000, [edges[name] for name in by], terms)
 
 
-def _firsts(edges: Columns) -> np.ndarray:
+def _firsts(edges: Columns) -> Floats:
     """Marks the first row in which a trace's source class calls a class: 1.0, else 0.0; (rows,)."""
     n = length(edges)
     traces: dict[str, int] = {}
@@ -83,7 +88,7 @@ def network_parts(batch: Columns) -> Parts:
     return fold(batch["at"], by, (batch["calls"], batch["time_us"]))
 
 
-def restored(columns: Sequence[Sequence], names: int) -> Parts:
+def restored(columns: Sequence[Sequence[Any]], names: int) -> Parts:
     """Returns parts from stored columns of edge_parts or network_parts.
 
     `columns`: the second, then `names` columns of the key, then the sums.
@@ -102,13 +107,13 @@ class CallGraph:
         self.edges = Recent("edges", len(EDGE_PARTS) - 7, memory, max_keys, counters)
         self.network = Recent("network", 2, memory, max_keys, counters)
 
-    def call_ratios(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
+    def call_ratios(self, first: int, end: int, window_end_ms: int) -> list[CallRatio]:
         """Returns rows in the order of CALL_RATIOS, over all clusters together.
 
         They cover the event seconds first <= s < end.
         """
         requests = self.requests.total(first, end)
-        edges: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(6))
+        edges: dict[tuple[str, str, str, str], Floats] = defaultdict(lambda: np.zeros(6))
         for (source, caller, class_id, service, _, _), sums in self.edges.total(first, end).items():
             edges[source, caller, class_id, service] += sums
         rows = []
@@ -124,12 +129,12 @@ class CallGraph:
             ))  # fmt: skip
         return rows
 
-    def network_times(self, first: int, end: int, window_end_ms: int) -> list[tuple]:
+    def network_times(self, first: int, end: int, window_end_ms: int) -> list[NetworkTime]:
         """Returns rows in the order of NETWORK_TIMES, one for each ordered pair of clusters.
 
         `samples` counts calls.
         """
-        pairs: dict[tuple, dict[int, np.ndarray]] = defaultdict(dict)
+        pairs: dict[tuple[str, str], dict[int, Floats]] = defaultdict(dict)
         for (here, there, bucket), sums in self.network.total(first, end).items():
             pairs[here, there][bucket] = sums
         rows = []
@@ -139,7 +144,7 @@ class CallGraph:
         return rows
 
 
-def network_board(rows: list[tuple], end: int) -> dict[str, NetworkEntry]:
+def network_board(rows: list[NetworkTime], end: int) -> dict[str, NetworkEntry]:
     """Returns the entries of the Redis hash, from rows of network_times."""
     return {
         f"{here}>{there}": NetworkEntry(at=float(end), mean_ms=mean, samples=samples)

@@ -7,18 +7,21 @@ A quantile is off by at most 2 % (the relative-error sketch of Masson, Rim and L
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.batches.columns import Columns, take
 
 GAMMA = 1.04
 
 
-def bucket_of(us: np.ndarray) -> np.ndarray:
+def bucket_of(us: Floats | Ints) -> Ints:
     """Returns the bucket of each time, int64 (n,); 0 for times of at most a microsecond."""
-    return np.ceil(np.log(np.maximum(us, 1.0)) / np.log(GAMMA) - 1e-9).astype(np.int64)
+    bucket: Ints = np.ceil(np.log(np.maximum(us, 1.0)) / np.log(GAMMA) - 1e-9).astype(np.int64)
+    return bucket
 
 
-def middle_us(bucket: np.ndarray | int) -> np.ndarray | float:
+def middle_us(bucket: Ints | int) -> NDArray[np.floating] | float:
     """Returns the value with the same relative distance, at most 2 %, to both bucket ends."""
     return 2 * GAMMA**bucket / (1 + GAMMA)
 
@@ -33,7 +36,7 @@ def of_edges(edges: Columns) -> Columns:
     }  # fmt: skip
 
 
-def summary(buckets: Mapping[int, np.ndarray]) -> tuple[float, float, float, int]:
+def summary(buckets: Mapping[int, Floats]) -> tuple[float, float, float, int]:
     """Returns mean, p50 and p99 in ms, and the number of calls.
 
     `buckets`: bucket -> (calls, sum of microseconds).

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from spillway_contracts import names
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.load.attributes import CLUSTER, EARLIEST_US, PayloadError, Value, attributes_of, text
 from spillway_streams.process.counters import Counters
 
@@ -59,7 +61,9 @@ def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> li
     return points
 
 
-def _point(raw, attributes: dict[str, Value], counters: Counters, admitted: str | None) -> Point | None:
+def _point(
+    raw: NumberDataPoint, attributes: dict[str, Value], counters: Counters, admitted: str | None
+) -> Point | None:
     cluster = admitted or text(attributes, *CLUSTER)
     if admitted and attributes.get(names.SPAN_ATTRIBUTE_CLUSTER, admitted) != admitted:
         counters.add(f"claims_overridden: {admitted}")
@@ -103,7 +107,7 @@ class CpuTable:
                 for second in sorted(seconds)[: -self._memory]:
                     del seconds[second]
 
-    def series(self, service: str, cluster: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def series(self, service: str, cluster: str) -> tuple[Ints, Floats, Floats]:
         """Returns three arrays of shape (n,): seconds, mean utilisation, number of pods.
 
         The seconds are Unix seconds in ascending order, int64. The mean is over the pods that
@@ -126,7 +130,7 @@ class CpuTable:
         return sum(found) / len(found) if found else None
 
 
-def _pods(at: np.ndarray, readings: list[np.ndarray]) -> np.ndarray:
+def _pods(at: Ints, readings: list[Ints]) -> Floats:
     """Number of pods in each of the seconds `at`, shape (n,).
 
     `readings`: for each pod, the seconds of its readings, ascending. A kubelet measures every ten

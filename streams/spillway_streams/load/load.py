@@ -6,10 +6,11 @@ how they are split into batches changes a result.
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.batches.columns import Columns
 from spillway_streams.batches.parts import Parts, column_of, fold
 from spillway_streams.process.counters import Counters
@@ -51,7 +52,7 @@ CALL_COLUMNS = frozenset({
 })  # fmt: skip
 
 
-def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Returns numerator / denominator, and 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
@@ -91,7 +92,7 @@ class Series:
     def __len__(self) -> int:
         return len(self._index)
 
-    def add(self, seconds: np.ndarray, sums: np.ndarray) -> None:
+    def add(self, seconds: Ints, sums: Floats) -> None:
         """Adds sums of shape (n, len(Sum)) to n distinct seconds."""
         rows = [self._row(second) for second in seconds.tolist()]
         self._sums[rows] += sums
@@ -118,16 +119,17 @@ class Series:
         self._index = {second: i for i, second in enumerate(self._at.tolist())}
         return excess
 
-    def all(self) -> tuple[np.ndarray, np.ndarray]:
+    def all(self) -> tuple[Ints, Floats]:
         """Returns the seconds in order, int64 (n,), and their sums, float64 (n, len(Sum))."""
         n = len(self._index)
         order = np.argsort(self._at[:n])
         return self._at[:n][order], self._sums[:n][order]
 
-    def between(self, first: int, end: int) -> np.ndarray:
+    def between(self, first: int, end: int) -> Floats:
         """Returns the sums over the seconds first <= s < end, float64 (len(Sum),)."""
         rows = [self._index[s] for s in range(first, end) if s in self._index]
-        return self._sums[rows].sum(axis=0)
+        total: Floats = self._sums[rows].sum(axis=0)
+        return total
 
 
 class LoadTable:
@@ -161,7 +163,7 @@ class LoadTable:
             key = Key(*parts.keys[parts.key[first]])
             self._add(key, parts.at[first:end], parts.sums[first:end])
 
-    def _add(self, key: Key, at: np.ndarray, sums: np.ndarray) -> None:
+    def _add(self, key: Key, at: Ints, sums: Floats) -> None:
         series = self._series(key)
         if series is None:
             self._counters.add("beyond_memory: load: keys", int(sums[:, Sum.ARRIVALS].sum()))
@@ -229,7 +231,7 @@ class LoadTable:
 
         The mean is over the seconds first <= s < end.
         """
-        sums: dict[tuple[str, str], np.ndarray] = {}
+        sums: dict[tuple[str, str], Floats] = {}
         for key, series in self.series.items():
             if series.newest >= first:
                 name = (key.cluster, key.class_id)
@@ -241,7 +243,7 @@ class LoadTable:
         }
 
 
-def restored(columns: Sequence[Sequence]) -> Parts:
+def restored(columns: Sequence[Sequence[Any]]) -> Parts:
     """Parts from stored columns, summed over batches.
 
     `columns`: in the order of LOAD_PARTS, `at` in Unix seconds.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.load import rates
 from spillway_streams.load.load import Sum, ratio
 
@@ -25,14 +26,15 @@ _ALL = 0.99  # share of the spans from which on all of them count as kept
 class Seconds:
     """One service in one cluster: seconds (n,) and, per class, sums (n, classes, len(Sum))."""
 
-    at: np.ndarray
-    sums: np.ndarray
+    at: Ints
+    sums: Floats
 
-    def total(self, what: Sum) -> np.ndarray:
-        return self.sums[:, :, what].sum(axis=1)
+    def total(self, what: Sum) -> Floats:
+        total: Floats = self.sums[:, :, what].sum(axis=1)
+        return total
 
 
-def class_rates(seconds: Seconds) -> np.ndarray:
+def class_rates(seconds: Seconds) -> Floats:
     """Arrivals per second of each class around each second, shape (n, classes)."""
     if not len(seconds.at):
         return np.zeros(seconds.sums.shape[:2])
@@ -40,7 +42,7 @@ def class_rates(seconds: Seconds) -> np.ndarray:
     return rates.pick(best, [_within(seconds, width) for width in rates.WIDTHS])
 
 
-def served(seconds: Seconds) -> np.ndarray:
+def served(seconds: Seconds) -> Floats:
     """Calls per second and class that did not fail, over the shortest window, shape (n, classes).
 
     They are counted where every span was kept. A stamp does not count its own call, which in a
@@ -56,7 +58,7 @@ def served(seconds: Seconds) -> np.ndarray:
     return np.where(kept >= _ALL * good, good / length[:, None], told)
 
 
-def proxies(seconds: Seconds) -> np.ndarray:
+def proxies(seconds: Seconds) -> Floats:
     """Number of proxies that share the service's arrivals, shape (n,).
 
     It is the counted rate divided by the stamped rate; 1 without stamps.
@@ -72,17 +74,17 @@ def stamped(seconds: Seconds) -> bool:
     return bool(seconds.total(Sum.STAMPED)[recent].sum() > 0)
 
 
-def _really_counted(seconds: Seconds) -> np.ndarray:
+def _really_counted(seconds: Seconds) -> Floats:
     """Number of observations of a rate: all requests where there are stamps, else kept spans."""
     arrivals, good = seconds.total(Sum.ARRIVALS), seconds.total(Sum.OK)
     kept = np.where(good > 0, ratio(seconds.total(Sum.SAMPLES), good), 1.0)
     return np.where(seconds.total(Sum.STAMPED) > 0, arrivals, arrivals * kept)
 
 
-def _within(seconds: Seconds, width: int) -> np.ndarray:
+def _within(seconds: Seconds, width: int) -> Floats:
     first, end, length = rates.windows(seconds.at, width)
 
-    def window(what: Sum) -> np.ndarray:
+    def window(what: Sum) -> Floats:
         return rates.sums(seconds.sums[:, :, what], first, end)
 
     plain = window(Sum.ARRIVALS) / length[:, None]
@@ -96,7 +98,7 @@ def _within(seconds: Seconds, width: int) -> np.ndarray:
     return np.where(window(Sum.CLASS_STAMPED) > 0, by_class, found)
 
 
-def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) -> np.ndarray:
+def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) -> Floats:
     """Counted rate divided by stamped rate within CALIBRATION_S, shape (n, 1) or (n, classes).
 
     The value is rounded to a whole number where chance may explain the difference.
@@ -107,7 +109,7 @@ def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) 
     """
     first, end, _ = rates.windows(seconds.at, CALIBRATION_S)
 
-    def all_(what: Sum) -> np.ndarray:
+    def all_(what: Sum) -> Floats:
         found = seconds.sums[:, :, what]
         return found if per_class else found.sum(axis=1, keepdims=True)
 
@@ -118,7 +120,7 @@ def _multiple(seconds: Seconds, calls: Sum, rate: Sum, per_class: bool = False) 
     return rates.snapped(np.where(found > 0, found, 1.0), rates.sums(all_(Sum.SAMPLES), first, end))
 
 
-def _beside(at: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _beside(at: Ints, counts: Floats) -> Floats:
     """Mean of the counts (n, k) of the second before and the second after each second.
 
     Absent seconds count as empty. At both ends the one neighbour is used twice.

@@ -9,6 +9,8 @@ windows around it whose mean agrees with those of all shorter windows, within wh
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
+
 WIDTHS = (5, 11, 21)  # seconds; the first is for rates that change faster than chance explains
 GAP_S = 5
 # If gaps are exponential, one in 10 000 is longer than four times the 90th percentile.
@@ -16,7 +18,7 @@ _USUAL, _FAR = 0.9, 4
 _SIGMAS = 1.0
 
 
-def windows(at: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def windows(at: Ints, width: int) -> tuple[Ints, Ints, Ints]:
     """Returns first row, last row plus one, and length in seconds of the window around each second.
 
     `at`: ascending int64, shape (n,). A window does not reach across a gap in which recording
@@ -33,13 +35,13 @@ def windows(at: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return np.searchsorted(at, low, side="left"), np.searchsorted(at, high, side="right"), high - low + 1
 
 
-def sums(values: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
+def sums(values: Floats, first: Ints, end: Ints) -> Floats:
     """Returns the sums of values (n,) or (n, k) over the rows first <= i < end."""
-    running = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+    running: Floats = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
     return running[end] - running[first]
 
 
-def moving_mean(at: np.ndarray, values: np.ndarray, width: int = WIDTHS[0]) -> np.ndarray:
+def moving_mean(at: Ints, values: Floats, width: int = WIDTHS[0]) -> Floats:
     """Mean of the values of the seconds within a window around each second."""
     if not len(at):
         return values
@@ -47,7 +49,7 @@ def moving_mean(at: np.ndarray, values: np.ndarray, width: int = WIDTHS[0]) -> n
     return (sums(values, first, end).T / (end - first)).T
 
 
-def most(at: np.ndarray, values: np.ndarray, width: int) -> np.ndarray:
+def most(at: Ints, values: Floats, width: int) -> Floats:
     """Largest of the values of the seconds within a window around each second."""
     if not len(at):
         return values
@@ -59,7 +61,7 @@ def most(at: np.ndarray, values: np.ndarray, width: int) -> np.ndarray:
     return found
 
 
-def widest(at: np.ndarray, counts: np.ndarray, samples: np.ndarray) -> np.ndarray:
+def widest(at: Ints, counts: Floats, samples: Floats) -> Ints:
     """Returns, for each second, the index into WIDTHS of the longest window with a steady rate.
 
     `counts` may be adjusted for sampling. `samples`: the number of observations behind them, which
@@ -81,12 +83,12 @@ def widest(at: np.ndarray, counts: np.ndarray, samples: np.ndarray) -> np.ndarra
     return best
 
 
-def pick(best: np.ndarray, by_width: list[np.ndarray]) -> np.ndarray:
+def pick(best: Ints, by_width: list[Floats]) -> Floats:
     """Returns, for each second, the row (n, ...) of the width that `best` names."""
     return np.stack(by_width)[best, np.arange(len(best))] if len(best) else by_width[0]
 
 
-def snapped(ratio: np.ndarray, samples: np.ndarray) -> np.ndarray:
+def snapped(ratio: Floats, samples: Floats) -> Floats:
     """Rounds a measured multiple to the nearest whole number, at least 1.
 
     The measured value is kept where chance does not explain the difference.

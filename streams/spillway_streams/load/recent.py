@@ -1,7 +1,10 @@
 """Sums of the last seconds by key, for windows that slide. Pure."""
 
+from typing import Any
+
 import numpy as np
 
+from spillway_streams.batches.arrays import Floats, Ints
 from spillway_streams.batches.parts import Parts
 from spillway_streams.process.counters import Counters
 
@@ -18,8 +21,8 @@ class Recent:
     def __init__(self, name: str, width: int, memory: int, max_keys: int, counters: Counters) -> None:
         self._name, self._width, self._memory, self._max_keys = name, width, memory, max_keys
         self._counters = counters
-        self._ids: dict[tuple, int] = {}
-        self._seconds: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._ids: dict[tuple[Any, ...], int] = {}
+        self._seconds: dict[int, list[tuple[Ints, Floats]]] = {}
         self._floor = np.iinfo(np.int64).min
         self._pruned_at: int | None = None
 
@@ -44,7 +47,7 @@ class Recent:
                 self._put(int(at[first]), ids[first:end], sums[first:end])
         self._trim()
 
-    def total(self, first: int, end: int) -> dict[tuple, np.ndarray]:
+    def total(self, first: int, end: int) -> dict[tuple[Any, ...], Floats]:
         """Returns key -> sums (width,) over the seconds first <= s < end.
 
         It holds the keys that occur in these seconds, in order.
@@ -62,13 +65,13 @@ class Recent:
             return [s for s in range(first, end) if s in self._seconds]
         return sorted(s for s in self._seconds if first <= s < end)
 
-    def _put(self, second: int, ids: np.ndarray, sums: np.ndarray) -> None:
+    def _put(self, second: int, ids: Ints, sums: Floats) -> None:
         blocks = self._seconds.setdefault(second, [])
         blocks.append((ids, sums))
         if len(blocks) >= _COMPACT_BLOCKS:
             self._seconds[second] = [self._merged(blocks)]
 
-    def _merged(self, blocks: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def _merged(self, blocks: list[tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
         ids, place = np.unique(np.concatenate([block[0] for block in blocks]), return_inverse=True)
         sums = np.concatenate([block[1] for block in blocks])
         merged = [np.bincount(place, sums[:, k], len(ids)) for k in range(self._width)]
@@ -81,7 +84,7 @@ class Recent:
             for second in ordered[: -self._memory]:
                 del self._seconds[second]
 
-    def _numbers(self, keys: list[tuple]) -> np.ndarray:
+    def _numbers(self, keys: list[tuple[Any, ...]]) -> Ints:
         """Returns the number of each key; -1 for a key that there is no room for."""
         if len(self._ids) + len(keys) > self._max_keys:
             if sum(key not in self._ids for key in keys) > self._max_keys - len(self._ids):

@@ -6,9 +6,11 @@ the next.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Ints
 from spillway_streams.capacity.capacity import Capacity
 from spillway_streams.curves import curves
 from spillway_streams.curves.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
@@ -31,6 +33,12 @@ BUCKETS = (
     "window_start", "cluster", "service", "class", "bucket", "samples", "utilisation_sum", "exclusive_sum_ms",
     "exclusive_sq_ms2",
 )  # fmt: skip
+# Rows in the order of CURVES, CAPACITIES and BUCKETS.
+CurveRow = tuple[
+    int, str, str, str, float, float, float, float, float, float, float, int, float, str, str
+]  # fmt: skip
+CapacityRow = tuple[Any, ...]
+BucketRow = tuple[int, str, str, str, int, int, float, float, float]
 _BUCKET_WINDOW_S = 60
 _NOTHING = (0.0, 0.0)  # rps and se of evidence that is absent
 
@@ -49,9 +57,9 @@ class Fitted:
     `untold`: seconds that have no buckets yet, because a capacity is missing.
     """
 
-    curves: list[tuple]
-    capacities: list[tuple]
-    buckets: list[tuple]
+    curves: list[CurveRow]
+    capacities: list[CapacityRow]
+    buckets: list[BucketRow]
     untold: dict[Key, set[int]]
 
     @property
@@ -70,9 +78,9 @@ class Modeller:
         # Unix second since which samples of a class without a curve count.
         self._since: dict[tuple[str, str], int] = {}
 
-    def fit(self, table: LoadTable, cpu: CpuTable, now_ms: int) -> tuple[list[tuple], list[tuple]]:
+    def fit(self, table: LoadTable, cpu: CpuTable, now_ms: int) -> tuple[list[CurveRow], list[CapacityRow]]:
         """Returns the rows of curves and of capacities at now_ms (Unix ms), in order of names."""
-        rows: tuple[list[tuple], list[tuple]] = ([], [])
+        rows: tuple[list[CurveRow], list[CapacityRow]] = ([], [])
         for name, keys in service.gather(table).items():
             fitted = self.fit_service(service.record(name, keys, table, cpu), {}, now_ms)
             rows[0].extend(fitted.curves)
@@ -173,7 +181,7 @@ class Modeller:
         return new
 
 
-def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[tuple]:
+def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketRow]:
     """Rows of BUCKETS for every minute that contains one of the `dirty` seconds.
 
     Each minute has all ten buckets. A minute that is computed again with another capacity therefore
@@ -213,7 +221,7 @@ def input_window(first: int, end: int) -> str:
     return f"{first * 1000}-{end * 1000}"
 
 
-def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: Capacity) -> tuple:
+def _capacity_row(now_ms: int, at: Ints, cluster: str, name: str, found: Capacity) -> CapacityRow:
     window = input_window(int(at[0]), int(at[-1]) + 1)
     evidence = "assumed" if found.assumed else found.evidence
     others = {} if found.assumed else found.others
@@ -225,7 +233,7 @@ def _capacity_row(now_ms: int, at: np.ndarray, cluster: str, name: str, found: C
     )  # fmt: skip
 
 
-def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float, curve: Curve) -> tuple:
+def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float, curve: Curve) -> CurveRow:
     return (
         now_ms, window, name, class_id, curve.a_ms, curve.b_ms, curve.a_se_ms, curve.b_se_ms, weight,
         curve.u_min, curve.u_max, curve.samples, curve.rmse_ms, curve.phase, curve.reason,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.capacity import backlog, capacity, change, evidence, outliers, restart, saturation
 from spillway_streams.capacity.capacity import Capacity
 from spillway_streams.curves import weights
@@ -35,23 +36,24 @@ class Cluster:
     """
 
     seconds: Seconds
-    outlying: np.ndarray
-    rates: np.ndarray
-    served: np.ndarray
-    pods: np.ndarray
-    cpu: np.ndarray
+    outlying: Bools
+    rates: Floats
+    served: Floats
+    pods: Floats
+    cpu: Floats
     counted: int
 
-    def settled(self) -> np.ndarray:
+    def settled(self) -> Bools:
         """Seconds (n,) around which the number of pods is constant; other windows mix two."""
         at, width = self.seconds.at, rates.WIDTHS[-1]
-        return rates.most(at, self.pods, width) == -rates.most(at, -self.pods, width)
+        constant: Bools = rates.most(at, self.pods, width) == -rates.most(at, -self.pods, width)
+        return constant
 
-    def latency(self) -> np.ndarray:
+    def latency(self) -> Floats:
         """Mean exclusive time, ms, (n, classes); 0 where there is no sample."""
         return ratio(self.seconds.sums[:, :, Sum.EXCLUSIVE], self.seconds.sums[:, :, Sum.OK])
 
-    def samples(self) -> np.ndarray:
+    def samples(self) -> Floats:
         """Number of samples (n, classes); 0 for outliers."""
         return np.where(self.outlying, 0.0, self.seconds.sums[:, :, Sum.SAMPLES])
 
@@ -64,12 +66,12 @@ class Samples:
     That number is 0 in seconds without a steady state; `heard` includes those seconds.
     """
 
-    at: np.ndarray
-    u: np.ndarray
-    exclusive_ms: np.ndarray
-    sd_ms: np.ndarray
-    samples: np.ndarray
-    heard: np.ndarray
+    at: Ints
+    u: Floats
+    exclusive_ms: Floats
+    sd_ms: Floats
+    samples: Floats
+    heard: Floats
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,11 @@ class Service:
     """A service's classes in order of name, their weights, and the capacity of each cluster."""
 
     classes: list[str]
-    weights: np.ndarray
+    weights: Floats
     capacities: dict[str, Capacity]
     clusters: dict[str, Cluster]
-    utilisation: dict[str, np.ndarray]
-    steady: dict[str, np.ndarray]
+    utilisation: dict[str, Floats]
+    steady: dict[str, Bools]
 
     def measured(self) -> list[str]:
         """Returns the clusters to learn from: those with a capacity of their own, or else all."""
@@ -92,7 +94,7 @@ class Service:
         """Whether the cluster has a capacity of its own, rather than an assumed one."""
         return cluster in self.capacities and not self.capacities[cluster].assumed
 
-    def outlying(self, class_id: str) -> dict[str, np.ndarray]:
+    def outlying(self, class_id: str) -> dict[str, Ints]:
         """Returns, by cluster, the Unix seconds in which a class is an outlier."""
         column = self.classes.index(class_id)
         return {
@@ -121,8 +123,8 @@ class Recorded:
 
     name: str
     memory: int
-    load: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]
-    cpu: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+    load: dict[str, dict[str, tuple[Ints, Floats]]]
+    cpu: dict[str, tuple[Ints, Floats, Floats]]
 
 
 def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: CpuTable) -> Recorded:
@@ -171,7 +173,9 @@ def model(recorded: Recorded, recent: int) -> Service:
     return Service(classes, class_weights, capacities, clusters, utilisation, steady)
 
 
-def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: int) -> Cluster:
+def _cluster(
+    series: dict[str, tuple[Ints, Floats]], classes: list[str], cpu: tuple[Ints, Floats, Floats], memory: int
+) -> Cluster:
     recorded = _seconds(series, classes, memory)
     found = outliers.find(recorded)
     seconds = outliers.without(recorded, found)
@@ -191,7 +195,7 @@ def _cluster(series: dict[str, tuple], classes: list[str], cpu: tuple, memory: i
     )
 
 
-def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Seconds:
+def _seconds(series: dict[str, tuple[Ints, Floats]], classes: list[str], memory: int) -> Seconds:
     """Returns the newest `memory` seconds in which any class has data.
 
     Rare classes hold some seconds that are far older; these are left out.
@@ -204,7 +208,7 @@ def _seconds(series: dict[str, tuple], classes: list[str], memory: int) -> Secon
     return Seconds(at, sums)
 
 
-def _weights(classes: list[str], clusters: dict[str, Cluster]) -> np.ndarray:
+def _weights(classes: list[str], clusters: dict[str, Cluster]) -> Floats:
     if len(classes) == 1:
         return np.ones(1)
     sums = np.concatenate([one.seconds.sums for one in clusters.values()])
@@ -242,7 +246,7 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
     }
 
 
-def _capacity(cluster: Cluster, class_weights: np.ndarray, recent: int) -> Capacity | None:
+def _capacity(cluster: Cluster, class_weights: Floats, recent: int) -> Capacity | None:
     """Capacity of the cluster's newest number of pods, from all evidence since the last change."""
     seen = _Seen.of(cluster, class_weights)
     found = seen.now(np.flatnonzero(cluster.settled()), recent)
@@ -269,19 +273,19 @@ class _Seen:
     `latencies` and `samples`.
     """
 
-    at: np.ndarray
-    rate: np.ndarray
-    arrived: np.ndarray
-    done: np.ndarray
-    cpu: np.ndarray
-    failed: np.ndarray
-    latency: np.ndarray
-    relative: np.ndarray
-    latencies: np.ndarray
-    samples: np.ndarray
+    at: Ints
+    rate: Floats
+    arrived: Floats
+    done: Floats
+    cpu: Floats
+    failed: Floats
+    latency: Floats
+    relative: Floats
+    latencies: Floats
+    samples: Floats
 
     @staticmethod
-    def of(cluster: Cluster, class_weights: np.ndarray) -> "_Seen":
+    def of(cluster: Cluster, class_weights: Floats) -> "_Seen":
         seconds, latencies, samples = cluster.seconds, cluster.latency(), cluster.samples()
         ok = seconds.sums[:, :, Sum.OK]
         usual = ratio((latencies * samples).sum(axis=0), samples.sum(axis=0))
@@ -299,7 +303,7 @@ class _Seen:
             samples,
         )
 
-    def now(self, rows: np.ndarray, recent: int, changes: int = 3) -> Capacity | None:
+    def now(self, rows: Ints, recent: int, changes: int = 3) -> Capacity | None:
         """Capacity from the evidence since the newest change; goes back over `changes` at most."""
         found = self.changed(rows) if changes else None
         if found is None:
@@ -314,7 +318,7 @@ class _Seen:
         reason = f"{after.reason}; since {second}, when it changed by a factor of {factor:.1f}"
         return replace(after, reason=reason, changed_at=second, before=before or after)
 
-    def changed(self, rows: np.ndarray) -> tuple[int, float] | None:
+    def changed(self, rows: Ints) -> tuple[int, float] | None:
         """Returns the newest change of latency or of CPU use per request, and its factor."""
         rows = rows[~backlog.overloaded(self.at[rows], self.rate[rows], self.latency[rows])]
         cost = np.nan_to_num(ratio(self.cpu, self.done))[rows]
@@ -324,7 +328,7 @@ class _Seen:
         ]
         return max((one for one in found if one is not None), default=None)
 
-    def complete(self, rows: np.ndarray) -> np.ndarray:
+    def complete(self, rows: Ints) -> Ints:
         """Returns the rows before the first one that may still have requests waiting.
 
         A call becomes known only when it has ended.
@@ -335,7 +339,7 @@ class _Seen:
         waiting = np.flatnonzero(self.at[rows] + _LONGEST * wait > self.at[-1])
         return rows[: waiting[0]] if len(waiting) else rows
 
-    def capacity(self, rows: np.ndarray, recent: int) -> Capacity | None:
+    def capacity(self, rows: Ints, recent: int) -> Capacity | None:
         rows = self.complete(rows)
         known, late = rows[~np.isnan(self.cpu[rows])][-recent:], rows[-recent:]
         done, use = self.done[known], self.cpu[known]
@@ -352,7 +356,7 @@ class _Seen:
             "CPU use does not follow the load" if len(known) else "no CPU use reported",
         )  # fmt: skip
 
-    def slowed(self, before: Capacity, old: np.ndarray, new: np.ndarray) -> float:
+    def slowed(self, before: Capacity, old: Ints, new: Ints) -> float:
         old, new = old[self.latency[old] > 0], new[self.latency[new] > 0]
         if not len(old) or not len(new):
             return before.rps
@@ -363,7 +367,7 @@ class _Seen:
         return restart.slower(before.rps, (float(self.rate[near].mean()), float(load)), wait, left)
 
 
-def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -> np.ndarray:
+def _load(cluster: Cluster, class_weights: Floats, found: Capacity | None) -> Floats:
     """Arrival rate over the capacity of that second's pods, (n,); 0 without a capacity."""
     if found is None:
         return np.zeros(len(cluster.seconds.at))
@@ -373,7 +377,7 @@ def _load(cluster: Cluster, class_weights: np.ndarray, found: Capacity | None) -
     return cluster.rates @ class_weights / (pod * cluster.pods)
 
 
-def _steady(at: np.ndarray, u: np.ndarray) -> np.ndarray:
+def _steady(at: Ints, u: Floats) -> Bools:
     """Seconds (n,) in steady state: neither in overload nor while its backlog is worked off."""
     over = u >= OVERLOAD
     if not over.any():
