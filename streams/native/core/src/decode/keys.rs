@@ -60,6 +60,7 @@ groups! {
     RESPONSE_FLAGS: ["response_flags"],
 }
 
+#[allow(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
 const fn group(at: usize) -> Group {
     let (mut first, mut i) = (0, 0);
     while i < at {
@@ -86,14 +87,15 @@ const fn hash(key: &[u8]) -> u8 {
 }
 
 const fn short(key: &[u8]) -> u64 {
-    let (mut word, mut i) = (0, 0);
-    while i < key.len() {
-        word = word << 8 | key[i] as u64;
-        i += 1;
+    let (mut word, mut rest) = (0, key);
+    while let [byte, tail @ ..] = rest {
+        word = word << 8 | *byte as u64;
+        rest = tail;
     }
     word
 }
 
+#[allow(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
 const fn table() -> [u8; 1 << TABLE_BITS] {
     let mut table = [FREE; 1 << TABLE_BITS];
     let mut number = 0;

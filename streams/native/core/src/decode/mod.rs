@@ -1,6 +1,8 @@
 //! Decodes OTLP payloads into validated spans. No span is remembered between messages. Rejected
 //! spans are returned with their reason.
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
 pub(crate) mod attributes;
 pub(crate) mod caches;
 pub mod keys;
