@@ -18,9 +18,9 @@ PACKAGES = {
     "spillway_clickhouse": "infra",
     "spillway_lab": "lab",
 }
-# Tests and benchmarks of any box may start real servers with these helpers, which import no box.
 # Packages of contracts/ that import nothing else of the project.
 FOUNDATIONS = {"spillway_runtime": "contracts/python/spillway_runtime"}
+# Tests and benchmarks of any box may start real servers with these helpers, which import no box.
 SHARED_BY_TESTS = "spillway_lab.testing"
 TESTING_FOLDERS = {"tests", "benchmarks"}
 MODULES = {"spillway.dev/relay": "rule-publisher", "spillway.dev/emulator": "lab"}
@@ -56,8 +56,8 @@ def crossing_python(root: Path) -> list[str]:
         if box == "tests":
             continue  # the repository's own tests look at all boxes together
         for line, name in python_imports(path):
-            if _below_a_foundation(relative, name):
-                problems.append(f"{relative}:{line}: {relative.parent.name} imports {name}")
+            if foundation := _below_a_foundation(relative, name):
+                problems.append(f"{relative}:{line}: {foundation} imports {name}")
             owner = PACKAGES.get(name.split(".")[0])
             if owner is None or owner == box or (in_tests and name.startswith(SHARED_BY_TESTS)):
                 continue
@@ -65,12 +65,13 @@ def crossing_python(root: Path) -> list[str]:
     return problems
 
 
-def _below_a_foundation(path: Path, imported: str) -> bool:
-    """Returns whether a file of a foundation imports another package of the project."""
+def _below_a_foundation(path: Path, imported: str) -> str | None:
+    """Returns the foundation whose file imports another package of the project, or None."""
     root = imported.split(".")[0]
-    return root.startswith("spillway") and any(
-        root != name and path.is_relative_to(folder) for name, folder in FOUNDATIONS.items()
-    )
+    for name, folder in FOUNDATIONS.items():
+        if path.is_relative_to(folder) and root.startswith("spillway") and root != name:
+            return name
+    return None
 
 
 def crossing_go(root: Path) -> list[str]:

@@ -71,6 +71,6 @@ func spent(ctx context.Context, client *kgo.Client, timeout time.Duration, why e
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, _, err := client.ProducerID(ctx)
-	kept, isKafkas := err.(*kerr.Error) //nolint:errorlint // a wrapped error is not the one that franz-go keeps
-	return isKafkas && !kept.Retriable
+	kept, unwrapped := err.(*kerr.Error) //nolint:errorlint // a wrapped error is not the one that franz-go keeps
+	return unwrapped && !kept.Retriable
 }

@@ -105,9 +105,9 @@ func readAll(path string) (err error) {
 	}
 	defer db.Close()
 	return db.View(func(tx *bbolt.Tx) error {
-		// bbolt grows the file before it commits a transaction that needs more pages. It writes to
-		// free pages beyond the end of a shorter file without mapping them, and then panics when it
-		// reads them, even if every entry was still there.
+		// bbolt grows the file before it commits a transaction that needs more pages. In a shorter
+		// file it writes to free pages beyond the end without mapping them, and later panics when
+		// it reads them, even if every entry was still there.
 		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
 			return errors.Join(err, fmt.Errorf("shorter than its %d bytes", tx.Size()))
 		}

@@ -78,7 +78,7 @@ func TestATornQueueIsOutOfTheWay(t *testing.T) {
 	}
 }
 
-// TestAQueueShorterThanItSaysIsTorn checks that a file that was cut behind its last entry is moved
+// TestAQueueShorterThanItSaysIsTorn checks that a file that was cut after its last entry is moved
 // aside: every entry can be read, but bbolt panics soon after it is written again.
 func TestAQueueShorterThanItSaysIsTorn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "exporter_kafka__traces")

@@ -25,7 +25,7 @@ const (
 )
 
 func main() {
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	slog.SetDefault(newLog(os.Stderr, slog.LevelInfo))
 	config, problems := ReadConfig(os.Getenv)
 	var application Application
 	var service Service
@@ -106,10 +106,10 @@ func applicationServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// healthHandler serves /livez and /readyz, and /counts with the outcomes of all requests so far, as JSON.
+// healthHandler serves /livez and /readyz (formerly /healthz), and /counts with the outcomes of all requests so far, as JSON.
 func healthHandler(pod *Pod) http.Handler {
 	mux := http.NewServeMux()
-	for _, path := range []string{"/livez", "/readyz"} {
+	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintln(w, `{"ready": true, "problems": {}, "degraded": {}, "counters": {}, "gauges": {}}`)

@@ -258,7 +258,7 @@ def collector(folder: Path, store: Keystore, ports: Ports, shown: str = "collect
     path = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
     return Server(
         url="", command=[str(ROOT / "collectors/run")], log=folder / "collector.log",
-        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/readyz"),
+        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/healthz"),
         environment=cluster_chart.environment(container, secrets, moved) | path,
     )  # fmt: skip
 
@@ -309,7 +309,7 @@ def agent(folder: Path, store: Keystore, ports: Ports, gateway: Ports) -> Server
     arguments = [a.replace("/etc/spillway", str(ROOT / "collectors")) for a in container["args"]]
     return Server(
         url="", command=[str(ROOT / "collectors/run"), *arguments], log=folder / "agent.log",
-        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/readyz"),
+        ready=lambda: answers(f"http://{HOST}:{ports.collector_health}/healthz"),
         environment=cluster_chart.environment(container, {"spec.nodeName": "node-1"}, moved)
         | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
     )  # fmt: skip

@@ -26,7 +26,7 @@ PINS = [line.split() for line in (ROOT / "tools/deploy/pins").read_text().splitl
 KUBERNETES = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 CHARTS = {"helm", "kubeconform", "schemas", "nats-server-config-reloader"}
 EXPORTERS = {"prometheus-nats-exporter", "redis_exporter"}
-BROUGHT = {"promtool", "schemas", *KUBERNETES, *(pin[0] for pin in PINS)}
+BROUGHT = {"golangci-lint", "promtool", "schemas", *KUBERNETES, *(pin[0] for pin in PINS)}
 SHELL = r"""#!/usr/bin/env python3
 import json, os, re, subprocess, sys
 line = sys.argv[-1]
@@ -199,6 +199,12 @@ def test_a_target_sets_up_before_it_runs_anything(runs: dict[str, list[Run]], ta
     assert runs[target] != []
 
 
+def test_check_brings_the_lints_of_go(runs: dict[str, list[Run]]):
+    """tools/check itself brings nothing."""
+    check = next(run for run in runs["check"] if "tools/check" in run.line)
+    assert "golangci-lint" in check.there and "golangci-lint run" in (ROOT / "tools/check").read_text()
+
+
 def test_the_programs_that_tests_start_are_found_in_their_sources(runs: dict[str, list[Run]]):
     """The tests above rely on the names by which tests start programs.
 
@@ -211,7 +217,7 @@ def test_the_programs_that_tests_start_are_found_in_their_sources(runs: dict[str
     assert found["test-unit"] & BROUGHT == set()
     assert found["test-component"] & BROUGHT == {"etcd", "kube-apiserver", "promtool", *EXPORTERS, *CHARTS}
     assert found["test-component"] >= {"spillway-relay", "vegeta", "toxiproxy-server"}
-    assert found["test-deploy"] & BROUGHT == BROUGHT - {"promtool", *EXPORTERS}
+    assert found["test-deploy"] & BROUGHT == BROUGHT - {"golangci-lint", "promtool", *EXPORTERS}
     assert SET_UP >= {"process-compose", "vegeta", "protoc-gen-go", "spillway-collector", "spillway-relay"}
 
 

@@ -1,6 +1,6 @@
-"""Exit codes of every program, with the numbers of sysexits.h."""
+"""Exit codes of all programs. 64 and 69 are those of sysexits.h; argparse ends with 2."""
 
-FAILED = 1  # the work failed, or its answer is "no"
-USAGE = 64  # EX_USAGE: a wrong argument, setting or file of settings
-UNAVAILABLE = 69  # EX_UNAVAILABLE: a server does not answer
+FAILED = 1  # the work failed, also because a server does not answer
+USAGE = 64  # EX_USAGE: a setting or a file that it names is wrong
+UNAVAILABLE = 69  # EX_UNAVAILABLE: what `plan` and `explain` read from does not answer
 INTERRUPTED = 130  # 128 + SIGINT

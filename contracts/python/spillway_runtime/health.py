@@ -7,10 +7,11 @@
 | /metrics | the Prometheus text format |
 
 The body of the first two is the same JSON object (`document`). /healthz is the former name of
-/readyz; the next version removes it.
+/readyz. The next version removes it.
 """
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,8 +64,17 @@ def answer(path: str, report: Callable[[], Report], exposition: Exposition | Non
     return _json(503 if found.problems and path != "/livez" else 200, document(found))
 
 
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, listen: str, handler: type[BaseHTTPRequestHandler]) -> None:
+        host, port = address(listen)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), handler)
+
+
 class Server:
-    """Answers on host:port from its own thread. Raises OSError when the address is in use."""
+    """Answers on host:port from its own thread. Raises OSError when it cannot listen there."""
 
     def __init__(
         self, listen: str, report: Callable[[], Report], exposition: Exposition | None = None
@@ -81,8 +91,7 @@ class Server:
             def log_message(self, *_: object) -> None:
                 """Logs nothing: a probe each second is not worth a line."""
 
-        self._server = ThreadingHTTPServer(address(listen), Handler)
-        self._server.daemon_threads = True
+        self._server = _Listener(listen, Handler)
         threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
 
     def close(self) -> None:

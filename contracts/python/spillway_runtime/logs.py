@@ -38,8 +38,8 @@ def fields(**values: Any) -> dict[str, Any]:
 def start(libraries: Mapping[str, int] | None = None) -> None:
     """Sends all records of level INFO and above to stderr.
 
-    `libraries`: lowest level that is logged, by logger, of libraries that log every attempt to
-    reconnect. The program itself logs each change of state once.
+    `libraries`: minimum level by logger name, for libraries that log every attempt to reconnect.
+    The program itself logs each change of state once.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())

@@ -74,7 +74,7 @@ class Exposition:
 
 
 def table(families: Iterable[Family]) -> str:
-    """Returns the README's table of these families."""
+    """Returns the table of REFERENCE.md of these families."""
     rows = ["| metric | labels | what |", "|---|---|---|"]
     for name, said, labels in families:
         rows.append(f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {said} |")

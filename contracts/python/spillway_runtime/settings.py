@@ -18,7 +18,7 @@ S = TypeVar("S", bound=BaseSettings)
 
 
 class Settings(BaseSettings):
-    """Base of all settings. An empty variable counts as not set, and no error shows a value."""
+    """Base of all settings. An empty variable counts as not set."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
@@ -28,7 +28,7 @@ class Settings(BaseSettings):
 def _host_port(value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{value!r} must be host:port with a port of 1 to 65535")
+        raise ValueError("must be host:port with a port of 1 to 65535")
     return value
 
 
@@ -55,7 +55,10 @@ def load(kind: type[S], **given: Any) -> S:
 
 
 def problems(error: ValidationError, prefix: str = PREFIX) -> list[str]:
-    """Returns one line per wrong setting: its variable, and what is wrong. Values are not shown."""
+    """Returns one line per wrong setting: its variable, and what is wrong.
+
+    pydantic's own messages would show the value, which may be a secret. These do not.
+    """
     return [_problem(wrong, prefix) for wrong in error.errors(include_input=False, include_url=False)]
 
 

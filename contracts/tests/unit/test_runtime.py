@@ -82,8 +82,11 @@ def test_a_log_line_is_one_json_object_with_its_fields():
 def test_status_logs_changes_and_separates_required_from_optional(caplog):
     """Without a required server the program is not ready; without an optional one it works."""
     caplog.set_level(logging.INFO)
-    status = Status("nats")
+    status = Status("nats", optional=["redis"])
     assert status.problems() == {"nats": "not reached yet"} and status.degraded() == {}
+    assert status.up() == {"nats": False}
+    with pytest.raises(KeyError):
+        status.ok("rediss")
     for _ in range(2):
         status.failed("nats", OSError("refused"))
         status.failed("redis", "away")

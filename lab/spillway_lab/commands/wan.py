@@ -1,7 +1,10 @@
 """The command `wan`: keeps Toxiproxy's proxies and delays as the plan describes them."""
 
 import argparse
+import logging
 from pathlib import Path
+
+from spillway_runtime import logs
 
 from spillway_lab.stack.settings import WanSettings, read
 from spillway_lab.stack.wan import Wan, load_plan
@@ -21,5 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.once:
         print(f"{wan.apply()} changes")
         return 0
+    logs.start({"httpx": logging.WARNING})  # it logs every request
     serve(Keeper(wan), read(WanSettings).health_listen)
     return 0

@@ -86,6 +86,7 @@ class Worker:
                     self.states.say("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
+                    self.missing = self.missing and "redis"
                 except OptimizerError as error:
                     self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
                 await self.reader.flush()

@@ -12,6 +12,7 @@ class States:
     def __init__(self, logger: logging.Logger):
         self._logger = logger
         self._said: dict[str, str] = {}
+        self._errors: dict[str, str] = {}  # the last error of each server that was away
         self.counters: Counter[str] = Counter()
         self.gauges: dict[tuple[str, ...], float] = {}  # current values, by name and labels
 
@@ -22,16 +23,17 @@ class States:
         """
         state = f"away ({type(error).__name__})"
         self.counters[f"{server}_away"] += 1
+        self._errors[server] = describe(error)
         if self._said.get(server) != state:
             self._said[server] = state
-            self._logger.warning("%s: away: %s", server, describe(error))
+            self._logger.warning("%s: away: %s", server, self._errors[server])
 
     def problems(self, missing: str | None) -> dict[str, str]:
         """Returns why a process is not ready, as its health reports it.
 
-        `missing`: the subject that it waits for; None: it is ready.
+        `missing`: the server that it waits for, or "start"; None: it is ready.
         """
-        return {missing: self._said.get(missing, "no answer yet")} if missing else {}
+        return {missing: self._errors.get(missing, "no answer yet")} if missing else {}
 
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         """Logs the state of a subject if it differs from the last one logged.

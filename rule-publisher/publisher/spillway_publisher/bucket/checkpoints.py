@@ -20,7 +20,7 @@ from spillway_publisher.bucket.jetstream import TROUBLE
 from spillway_publisher.bucket.keys import Keys
 from spillway_publisher.bucket.signing import UnverifiedError
 from spillway_publisher.bucket.values import decode, number
-from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.process.telemetry import CHECKPOINTS, Telemetry
 from spillway_publisher.rules.bases import positive, rule_key
 
 STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
@@ -180,7 +180,7 @@ class Checkpoints:
                 self._filled.clear()
             except TROUBLE as error:
                 self._telemetry.counters["checkpoints.failed"] += 1
-                self._telemetry.servers.failed("checkpoints", error)
+                self._telemetry.servers.failed(CHECKPOINTS, error)
                 await asyncio.sleep(RETRY_S)
 
     async def _ensure(self, js: JetStreamContext) -> None:
@@ -209,4 +209,4 @@ class Checkpoints:
                 continue
             self._telemetry.counters["checkpoints.kept"] += 1
             break
-        self._telemetry.servers.ok("checkpoints")
+        self._telemetry.servers.ok(CHECKPOINTS)

@@ -8,19 +8,19 @@ from spillway_runtime.logs import fields
 from spillway_runtime.status import Status
 
 log = logging.getLogger("spillway.publisher")
-NATS, REDIS, CLICKHOUSE = "nats", "redis", "clickhouse"
+NATS, REDIS, CLICKHOUSE, CHECKPOINTS = "nats", "redis", "clickhouse", "checkpoints"
 
 
 class Telemetry:
     """Counters and the state of each server. Only the health endpoint and /metrics read them.
 
-    The publisher is ready when it can publish, for which NATS must answer. Redis and ClickHouse may
-    be away.
+    The publisher is ready when it can publish, for which NATS must answer. It publishes without
+    Redis, ClickHouse and the bucket of checkpoints.
     """
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
-        self.servers = Status(NATS, log=log)
+        self.servers = Status(NATS, optional=(REDIS, CLICKHOUSE, CHECKPOINTS), log=log)
         # cluster -> relay -> Unix time of its last heartbeat
         self.relays: dict[str, dict[str, float]] = {}
         self._reasons: set[str] = set()

@@ -200,14 +200,14 @@ class Proposals:
         whole = Ruleset(version=version)
         whole.MergeFrom(ruleset)
         self.on_published(whole)
-        said = fields(
+        extra = fields(
             ruleset_version=version,
             id=ruleset.id,
             policy=ruleset.policy,
             reason=reason,
             rules=len(ruleset.rules),
         )
-        log.info("ruleset published", extra=said)
+        log.info("ruleset published", extra=extra)
 
     def _refuse(self, proposal: Ruleset, by: str, reason: str) -> None:
         self._telemetry.counters["proposals.refused"] += 1

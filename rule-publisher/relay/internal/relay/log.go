@@ -18,6 +18,9 @@ func projectKeys(groups []string, attribute slog.Attr) slog.Attr {
 	}
 	switch attribute.Key {
 	case slog.TimeKey:
+		if attribute.Value.Kind() != slog.KindTime {
+			return attribute
+		}
 		return slog.String("at", attribute.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	case slog.LevelKey:
 		return slog.String(slog.LevelKey, strings.Replace(strings.ToLower(attribute.Value.String()), "warn", "warning", 1))
