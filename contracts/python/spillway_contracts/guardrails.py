@@ -22,8 +22,9 @@ egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: n
 utilisation_ceiling: 0.8         # of every capacity, above 0 and at most 1; default: no bound
 """
 
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -126,7 +127,7 @@ class GuardrailFile:
         last, self.current = self.current, _parse(self.path, document, self._topology)
         return self.current != last
 
-    def _stamp(self) -> tuple | None:
+    def _stamp(self) -> tuple[int, ...] | None:
         """Returns a value that changes with the content.
 
         It also changes when the file is replaced, or is a link that changes its target
@@ -152,7 +153,7 @@ def load(path: Path | None, topology: Topology) -> Guardrails:
 class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that occurs twice. YAML would silently keep the last one."""
 
-    def construct_mapping(self, node, deep=False):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

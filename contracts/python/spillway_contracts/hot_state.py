@@ -31,7 +31,7 @@ class _Entry:
             raise ContractError(f"{cls.__name__}: {error}; got {text[:200]!r}") from error
 
 
-def _value(kind: type, field: Field, value: Any) -> Any:
+def _value(kind: type, field: Field[Any], value: Any) -> Any:
     """Returns the value if it fits the field, else raises ContractError.
 
     json.loads also accepts NaN, Infinity, and text in place of a number. No rate, share, duration,

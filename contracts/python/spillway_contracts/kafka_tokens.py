@@ -36,7 +36,7 @@ _REASONS = (
 )  # fmt: skip
 
 
-class TokenError(AuthenticationFailedError):
+class TokenError(AuthenticationFailedError):  # type: ignore[misc]  # aiokafka has no types
     """No token could be obtained. The text contains neither the secret nor a token."""
 
 
@@ -54,7 +54,7 @@ class Endpoint:
     tls: ssl.SSLContext | None
 
 
-class Tokens(AbstractTokenProvider):
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
     """Keeps a token for most of its life, and until its end while no newer one can be obtained.
 
     A token without a stated lifetime is used once. Clients on several event loops and threads may

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from google.protobuf import json_format
@@ -10,6 +11,7 @@ from spillway.v1.topology_pb2 import Service, Timeouts, Topology
 
 from spillway_contracts import ContractError
 
+T = TypeVar("T")
 LOAD_REPORTS = ("", "orca")
 REPLAYS = ("", "never", "idempotent", "any")
 CHECKS = ("", "http1", "http2", "off")
@@ -27,7 +29,7 @@ def load(path: Path) -> Topology:
     except (OSError, yaml.YAMLError) as error:
         raise ContractError(f"{path}: cannot be read: {error}") from error
     try:
-        topology = json_format.ParseDict(document if document is not None else {}, Topology())
+        topology: Topology = json_format.ParseDict(document if document is not None else {}, Topology())
     except json_format.ParseError as error:
         raise ContractError(f"{path}: {error}") from error
     if problems := check(topology):
@@ -45,7 +47,7 @@ def check(topology: Topology) -> list[str]:
         if name not in names:
             problems.append(f"{key}: unknown cluster {name!r}; clusters: {allowed}")
 
-    def unique(key: str, seen: set, value) -> None:
+    def unique(key: str, seen: set[T], value: T) -> None:
         if value in seen:
             problems.append(f"{key}: {value!r} is listed twice")
         seen.add(value)
@@ -85,7 +87,8 @@ def check(topology: Topology) -> list[str]:
 
 
 def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9
+    seconds: float = duration.seconds + duration.nanos / 1e9
+    return seconds
 
 
 def _check_requests(key: str, service: Service) -> list[str]:

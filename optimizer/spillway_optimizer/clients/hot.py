@@ -5,7 +5,7 @@ Only this file and lease.py access Redis.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
@@ -223,7 +223,8 @@ def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
 
 async def policy(redis: Redis) -> str | None:
     """Reads the policy that the operator has set. None: none is set."""
-    return await redis.get(names.REDIS_KEY_POLICY)
+    # redis-py does not know at type level that `connect` decodes the replies.
+    return cast("str | None", await redis.get(names.REDIS_KEY_POLICY))
 
 
 async def restore_policy(redis: Redis, policy: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.explain.holding import broken, holding, why_not
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.marginal import PARTS, Marginal, marginal, way
 from spillway_optimizer.problem.objective import Evaluation, evaluate, evaluate_shares, propagate
 from spillway_optimizer.problem.problem import Problem
@@ -62,7 +63,7 @@ class Route:
     binding: tuple[str, ...]
 
 
-def explain(problem: Problem, shares: np.ndarray, class_id: str, cluster: str) -> tuple[Route, ...]:
+def explain(problem: Problem, shares: Floats, class_id: str, cluster: str) -> tuple[Route, ...]:
     """Returns every route of a class from a cluster, by source service.
 
     `shares`: the routing, shape [E, from, to]. Empty if nothing in the cluster calls the class.
@@ -89,8 +90,8 @@ class _At:
     """One routing with its evaluation and marginal costs."""
 
     problem: Problem
-    shares: np.ndarray
-    flows: np.ndarray
+    shares: Floats
+    flows: Floats
     evaluation: Evaluation
     costs: Marginal
 
@@ -110,10 +111,11 @@ class _At:
             tuple(holding(self.problem, edges, i, self._row(edges, i), self.evaluation.utilisation)),
         )
 
-    def _row(self, edges: list[int], i: int) -> np.ndarray:
+    def _row(self, edges: list[int], i: int) -> Floats:
         """Returns the route's shares [to], averaged over its edges by volume."""
         calls = self.flows[edges, i].sum(axis=0)
-        return calls / calls.sum() if calls.sum() > 0 else self.shares[edges[0], i]
+        row: Floats = calls / calls.sum() if calls.sum() > 0 else self.shares[edges[0], i]
+        return row
 
     def _destination(self, edges: list[int], i: int, j: int) -> Destination:
         layout = self.problem.layout
@@ -157,7 +159,7 @@ class _At:
             tuple(broken(self.problem, edges, i, moved, before, after)),
         )
 
-    def _takers(self, edges: list[int], i: int, j: int) -> np.ndarray:
+    def _takers(self, edges: list[int], i: int, j: int) -> Floats:
         """Returns where calls would go from destination j if it serves all of them, shape [to].
 
         That is the cheapest other destination.
@@ -170,7 +172,7 @@ class _At:
         return np.eye(len(cost))[int(np.argmin(cost))] if np.isfinite(cost).any() else np.zeros(len(cost))
 
 
-def _shift(row: np.ndarray, j: int, step: float, takers: np.ndarray) -> np.ndarray | None:
+def _shift(row: Floats, j: int, step: float, takers: Floats) -> Floats | None:
     """Returns the row with `step` more at j. None if no destination could give or take it."""
     others = row.copy()
     others[j] = 0.0
@@ -180,6 +182,6 @@ def _shift(row: np.ndarray, j: int, step: float, takers: np.ndarray) -> np.ndarr
             return None
     elif step > 0:
         step = min(step, float(others.sum()))
-    moved = row - step * others / others.sum()
+    moved: Floats = row - step * others / others.sum()
     moved[j] = row[j] + step
     return np.maximum(moved, 0.0)

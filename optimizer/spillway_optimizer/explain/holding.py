@@ -5,6 +5,7 @@ For a whole solution, see binding.py.
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 
@@ -33,7 +34,7 @@ def why_not(problem: Problem, e: int, i: int, j: int) -> str:
 
 
 def broken(
-    problem: Problem, edges: list[int], i: int, row: np.ndarray, before: Evaluation, after: Evaluation
+    problem: Problem, edges: list[int], i: int, row: Floats, before: Evaluation, after: Evaluation
 ) -> list[str]:
     """Returns the constraints that the route's shares `row` [to] would break, or break further."""
     layout, c = problem.layout, problem.constraints
@@ -59,7 +60,7 @@ def broken(
     return found
 
 
-def holding(problem: Problem, edges: list[int], i: int, row: np.ndarray, u: np.ndarray) -> list[str]:
+def holding(problem: Problem, edges: list[int], i: int, row: Floats, u: Floats) -> list[str]:
     """Returns what holds the shares `row` [to] of a route from cluster i, apart from `why_not`.
 
     `edges`: the edges that share the route. `u`: evaluated utilisation, shape [S, C].

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 RouteId = tuple[str, str]  # source service, class that is called
 
 
@@ -67,10 +68,10 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
+class Found(Generic[T_co]):
     """The outcome of one stage."""
 
-    value: T
+    value: T_co
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     holds: tuple[Hold, ...] = ()
@@ -85,7 +86,7 @@ class Remarks:
     holds: tuple[Hold, ...] = ()
 
     @classmethod
-    def of(cls, stages: Iterable[Found]) -> "Remarks":
+    def of(cls, stages: Iterable[Found[object]]) -> "Remarks":
         """Collects the remarks of the stages."""
         stages = list(stages)
         return cls(

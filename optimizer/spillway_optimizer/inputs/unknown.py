@@ -7,8 +7,10 @@ or gone.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from spillway_contracts import names
+from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry
 
 from spillway_optimizer.inputs.telemetry import Telemetry
 
@@ -18,6 +20,7 @@ CLOCK_AHEAD_S = 10.0
 # calls, and for how many (service, cluster) pairs.
 REMEMBERED_S, REMEMBERED = 86_400.0, 10_000
 Pair = tuple[str, str]
+E = TypeVar("E", LoadBoardEntry, DemandEntry)
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,8 @@ class LastKnown:
     `streams_state` says whether streams have ever reported what they know.
     """
 
-    load: Mapping = field(default_factory=dict)
-    demand: Mapping = field(default_factory=dict)
+    load: Mapping[str, Mapping[str, LoadBoardEntry]] = field(default_factory=dict)
+    demand: Mapping[str, Mapping[str, DemandEntry]] = field(default_factory=dict)
     placement: Mapping[str, frozenset[str]] = field(default_factory=dict)
     streams_state: bool = False
     left: Mapping[Pair, float] = field(default_factory=dict)  # see Telemetry
@@ -225,5 +228,5 @@ def _remembered(times: Mapping[Pair, float], now: float) -> Mapping[Pair, float]
     return {pair: kept[pair] for pair in newest}
 
 
-def _present(boards: Mapping) -> Mapping:
+def _present(boards: Mapping[str, Mapping[str, E]]) -> dict[str, Mapping[str, E]]:
     return {cluster: board for cluster, board in boards.items() if board}

@@ -17,7 +17,7 @@ from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs.consistency import contradictions
 from spillway_optimizer.inputs.placements import placements
 from spillway_optimizer.inputs.refusals import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
-from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import unknowns
 from spillway_optimizer.model import graph
 from spillway_optimizer.model.building import Survey, union
@@ -196,7 +196,9 @@ def _known(telemetry: Telemetry, classes: list[Mapping[str, str]]) -> tuple[str,
     return tuple(sorted(known | {k for board in telemetry.load.values() for k in board}))
 
 
-def _window(telemetry: Telemetry, now: float, classes: list[Mapping[str, str]], rows: list) -> Window:
+def _window(
+    telemetry: Telemetry, now: float, classes: list[Mapping[str, str]], rows: list[RatioRow]
+) -> Window:
     """Returns the window from the start of the oldest row that is used to the newest board."""
     curves, used = newest(telemetry), {k for some in classes for k in some}
     starts = [_start(curves[k].input_window, curves[k].fitted_at) for k in used & curves.keys()]

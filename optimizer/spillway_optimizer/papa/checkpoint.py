@@ -70,7 +70,7 @@ class Checkpoint:
         )
 
     @classmethod
-    def from_json(cls, text: str | None) -> "Checkpoint":
+    def from_json(cls, text: str | bytes | None) -> "Checkpoint":
         """Parses a checkpoint. None gives an empty one. Raises ValueError if it cannot be read."""
         if text is None:
             return cls()

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.layout import Layout
 
 
@@ -16,25 +17,25 @@ from spillway_optimizer.problem.layout import Layout
 class Path:
     """A combination of clusters for one request. All numbers are per request."""
 
-    flows: np.ndarray  # [L, from, to] calls
-    load: np.ndarray  # [S, C] requests where calls are served, without the request that enters
+    flows: Floats  # [L, from, to] calls
+    load: Floats  # [S, C] requests where calls are served, without the request that enters
 
 
 @dataclass(frozen=True)
 class Components:
     """The graph of components. N components, L links, S services, C clusters, E edges."""
 
-    service: np.ndarray  # [N] index of the service
-    demand: np.ndarray  # [N, C] entry rps
-    link_source: np.ndarray  # [L] index of the component; links in order of depth
-    link_target: np.ndarray  # [L]
-    calls: np.ndarray  # [L] calls per request of the source, mean over the current mix of classes
-    usable: np.ndarray  # [L, from, to] bool: usable for any class
-    closed: np.ndarray  # [L, C] bool: denials leave no class a destination
-    link_of_edge: np.ndarray  # [E]
+    service: Ints  # [N] index of the service
+    demand: Floats  # [N, C] entry rps
+    link_source: Ints  # [L] index of the component; links in order of depth
+    link_target: Ints  # [L]
+    calls: Floats  # [L] calls per request of the source, mean over the current mix of classes
+    usable: Bools  # [L, from, to] usable for any class
+    closed: Bools  # [L, C] denials leave no class a destination
+    link_of_edge: Ints  # [E]
 
     @classmethod
-    def of(cls, layout: Layout, load: np.ndarray) -> Self:
+    def of(cls, layout: Layout, load: Floats) -> Self:
         """Builds the components. Calls are averaged over the mix of classes in `load` [K, C]."""
         depth = _depths(layout)
         keys = sorted({(int(d), int(s)) for d, s in zip(depth, layout.class_service, strict=True)})
@@ -69,9 +70,7 @@ class Components:
         """Returns the components that requests enter in cluster `i`."""
         return np.flatnonzero(self.demand[:, i] > 0).tolist()
 
-    def fastest(
-        self, entry: int, i: int, delay: np.ndarray, rtt: np.ndarray, full: np.ndarray
-    ) -> Path | None:
+    def fastest(self, entry: int, i: int, delay: Floats, rtt: Floats, full: Bools) -> Path | None:
         """Returns the fastest combination for a request that enters component `entry` in cluster i.
 
         It has the least expected delay of those that call no place that is `full` [S, C]. None:
@@ -90,7 +89,7 @@ class Components:
             cost[a] = cost[a] + self.calls[link] * np.where(self.closed[link], 0.0, hop.min(axis=1))
         return self._trace(entry, i, choice, delay.shape) if np.isfinite(cost[entry, i]) else None
 
-    def _trace(self, entry: int, i: int, choice: np.ndarray, shape: tuple[int, ...]) -> Path:
+    def _trace(self, entry: int, i: int, choice: Ints, shape: tuple[int, ...]) -> Path:
         flows, at, load = np.zeros(self.usable.shape), np.zeros_like(self.demand), np.zeros(shape)
         at[entry, i] = 1.0
         for link in range(len(self.calls)):
@@ -103,7 +102,7 @@ class Components:
         return Path(flows, load)
 
 
-def _depths(layout: Layout) -> np.ndarray:
+def _depths(layout: Layout) -> Ints:
     """[K] calls on the longest way from an entry. The classes are ordered callers first."""
     depth = np.zeros(len(layout.classes), dtype=int)
     for k, edges in enumerate(layout.out_edges):

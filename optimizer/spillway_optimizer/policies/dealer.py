@@ -26,6 +26,7 @@ import numpy as np
 from spillway_optimizer.policies.components import Components
 from spillway_optimizer.policies.hops import thresholds
 from spillway_optimizer.policies.nearest import nearest_shares
+from spillway_optimizer.problem.arrays import Bools, Floats, Index
 from spillway_optimizer.problem.objective import evaluate_shares, propagate
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_shares
@@ -43,8 +44,8 @@ class Dealer:
     periods: int = 40
 
     def __post_init__(self) -> None:
-        self._key: tuple = ()
-        self._shares: np.ndarray | None = None
+        self._key: tuple[tuple[str | Index, ...], ...] = ()
+        self._shares: Floats | None = None
 
     def route(self, problem: Problem) -> Solution:
         """Moves the splits by one period, or by `periods` if the call graph is new."""
@@ -62,7 +63,7 @@ class Dealer:
         return from_shares(problem, shares)
 
 
-def target(problem: Problem, shares: np.ndarray) -> np.ndarray:
+def target(problem: Problem, shares: Floats) -> Floats:
     """[E, from, to] splits that Dealer would choose from what it observes under `shares`."""
     layout = problem.layout
     observed = evaluate_shares(problem, shares)
@@ -78,7 +79,7 @@ def target(problem: Problem, shares: np.ndarray) -> np.ndarray:
     return _split(problem, parts, flows, shares)
 
 
-def _delays(problem: Problem, load: np.ndarray, latency: np.ndarray) -> np.ndarray:
+def _delays(problem: Problem, load: Floats, latency: Floats) -> Floats:
     """[S, C] mean delay of a service's requests, whatever their class, in ms.
 
     Classes are weighted by load, and equally where a station is idle.
@@ -93,12 +94,12 @@ def _delays(problem: Problem, load: np.ndarray, latency: np.ndarray) -> np.ndarr
 
 def _fill(
     parts: Components,
-    rtt: np.ndarray,
-    delay: np.ndarray,
-    room: np.ndarray,
+    rtt: Floats,
+    delay: Floats,
+    room: Floats,
     entry: int,
     i: int,
-    flows: np.ndarray,
+    flows: Floats,
 ) -> None:
     """Assigns the requests that enter component `entry` in cluster `i`.
 
@@ -122,7 +123,7 @@ def _fill(
         rest -= amount
 
 
-def _split(problem: Problem, parts: Components, flows: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def _split(problem: Problem, parts: Components, flows: Floats, shares: Floats) -> Floats:
     """Gives every edge the split of its pair of components.
 
     A row without requests keeps its shares.
@@ -136,7 +137,7 @@ def _split(problem: Problem, parts: Components, flows: np.ndarray, shares: np.nd
     return split
 
 
-def _still_usable(shares: np.ndarray, usable: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+def _still_usable(shares: Floats, usable: Bools, otherwise: Floats) -> Floats:
     """Keeps the shares of usable destinations. A row without any gets those of `otherwise`."""
     kept = np.where(usable, shares, 0.0)
     total = kept.sum(axis=2, keepdims=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.policies.nearest import nearest_first, nearest_shares
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.objective import propagate
 from spillway_optimizer.problem.problem import Problem
 
@@ -18,16 +19,16 @@ class Hop:
     """What is known where one service is called."""
 
     service: str
-    calls: np.ndarray  # [C] rps that each cluster's callers make
-    room: np.ndarray  # [C] rps that each cluster takes from callers before it spills
-    usable: np.ndarray  # [from, to] bool: usable for any class
+    calls: Floats  # [C] rps that each cluster's callers make
+    room: Floats  # [C] rps that each cluster takes from callers before it spills
+    usable: Bools  # [from, to] usable for any class
     orders: tuple[tuple[int, ...], ...]  # [C] where calls may go, nearest first
 
 
-Decide = Callable[[Hop], np.ndarray]  # [from, to] rps whose rows sum to hop.calls
+Decide = Callable[[Hop], Floats]  # [from, to] rps whose rows sum to hop.calls
 
 
-def by_service(problem: Problem, decide: Decide) -> np.ndarray:
+def by_service(problem: Problem, decide: Decide) -> Floats:
     """Returns the shares [E, from, to] that result from asking `decide` at every service.
 
     Each service gets the load that the hops before it send. This settles after at most as many
@@ -47,13 +48,13 @@ def by_service(problem: Problem, decide: Decide) -> np.ndarray:
     return shares
 
 
-def _hop(problem: Problem, s: int, edges: np.ndarray, load: np.ndarray) -> Hop:
+def _hop(problem: Problem, s: int, edges: Ints, load: Floats) -> Hop:
     layout = problem.layout
     reached = layout.usable[edges].any(axis=2)
     calls = (layout.ratio[edges, None] * load[layout.edge_source[edges]] * reached).sum(axis=0)
     # Entry requests are served where they arrive, and take their room first.
     entry = layout.demand[layout.class_service == s].sum(axis=0)
-    usable = layout.usable[edges].any(axis=0)
+    usable = np.any(layout.usable[edges], axis=0)
     return Hop(
         service=layout.services[s],
         calls=calls,
@@ -63,7 +64,7 @@ def _hop(problem: Problem, s: int, edges: np.ndarray, load: np.ndarray) -> Hop:
     )
 
 
-def _apply(problem: Problem, edges: np.ndarray, hop: Hop, routed: np.ndarray, shares: np.ndarray) -> None:
+def _apply(problem: Problem, edges: Ints, hop: Hop, routed: Floats, shares: Floats) -> None:
     """Gives every class the service's split, as far as the class may go there.
 
     Otherwise, and where there is no load now, calls go to the nearest cluster with room left.
@@ -79,7 +80,7 @@ def _apply(problem: Problem, edges: np.ndarray, hop: Hop, routed: np.ndarray, sh
             shares[e, i] = row / row.sum()
 
 
-def thresholds(problem: Problem, s: int) -> np.ndarray:
+def thresholds(problem: Problem, s: int) -> Floats:
     """[C] requests per second of service `s` before it spills; 0 where it is not placed.
 
     This is the declared threshold. Without one, it is the capacity if every request were of the

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
 
 
-def nearest_first(layout: Layout, usable: np.ndarray, i: int) -> list[int]:
+def nearest_first(layout: Layout, usable: Bools, i: int) -> list[int]:
     """Returns the indices of the `usable` [C] clusters, nearest to cluster `i` first.
 
     Ties keep the problem's order.
@@ -14,7 +15,7 @@ def nearest_first(layout: Layout, usable: np.ndarray, i: int) -> list[int]:
     return sorted(np.flatnonzero(usable).tolist(), key=lambda j: (j != i, layout.rtt[i, j], j))
 
 
-def nearest_shares(problem: Problem) -> np.ndarray:
+def nearest_shares(problem: Problem) -> Floats:
     """[E, from, to] shares that send everything to the nearest cluster that can serve it."""
     layout = problem.layout
     shares = np.zeros(layout.usable.shape)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
+
 # Activations of every cluster before giving up. In theory two clusters may take turns for ever.
 _SWEEPS = 20
 
@@ -48,13 +50,13 @@ Event = LoadChange | RoomChange | Activation
 class Pool:
     """The state of the model. Events lead from one state to the next."""
 
-    room: np.ndarray  # [C] rps that each cluster serves before it spills; 0: the service is not there
+    room: Floats  # [C] rps that each cluster serves before it spills; 0: the service is not there
     orders: tuple[tuple[int, ...], ...]  # [C] where each cluster's requests may go, nearest first
-    load: np.ndarray  # [C] rps generated
-    routed: np.ndarray  # [from, to] rps
+    load: Floats  # [C] rps generated
+    routed: Floats  # [from, to] rps
 
     @classmethod
-    def idle(cls, room: np.ndarray, orders: Iterable[Iterable[int]]) -> "Pool":
+    def idle(cls, room: Floats, orders: Iterable[Iterable[int]]) -> "Pool":
         """Returns the state without load anywhere."""
         n = len(room)
         return cls(np.asarray(room, float), tuple(map(tuple, orders)), np.zeros(n), np.zeros((n, n)))
@@ -97,9 +99,7 @@ class Pool:
         return pool
 
 
-def activate(
-    routed: np.ndarray, i: int, load: float, room: np.ndarray, order: tuple[int, ...] | list[int]
-) -> np.ndarray:
+def activate(routed: Floats, i: int, load: float, room: Floats, order: tuple[int, ...] | list[int]) -> Floats:
     """Activates cluster `i` once: returns a new `routed` [from, to] whose row `i` serves `load`.
 
     `order` has the clusters from nearest to farthest, with `i` first where it can serve. What fits

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, imposed, merge, routes
@@ -18,7 +19,7 @@ _AT = 1e-3
 _HALVINGS = 30
 
 
-def _within_floors(problem: Problem, shares: np.ndarray) -> np.ndarray:
+def _within_floors(problem: Problem, shares: Floats) -> Floats:
     """Returns shares [E, from, to] above every floor.
 
     Rows that the problem imposes are exactly what it imposes.
@@ -41,7 +42,7 @@ def _within_floors(problem: Problem, shares: np.ndarray) -> np.ndarray:
 class Projected:
     """The best that the rules of a solution can be, before they are rounded."""
 
-    shares: np.ndarray  # [E, from, to], one split per route
+    shares: Floats  # [E, from, to], one split per route
     evaluation: Evaluation  # exceeds budget and ceiling only where nothing better is possible
     # USD/h of egress that the rules may cost: the budget, or what the solution costs within pins
     # and floors if that is more. None: no limit, also for a policy that does not know the budget
@@ -71,7 +72,7 @@ def project(problem: Problem, solution: Solution) -> Projected:
     return Projected(shares, evaluate_shares(problem, shares), most)
 
 
-def rounding(problem: Problem, shares: np.ndarray) -> tuple[float, np.ndarray]:
+def rounding(problem: Problem, shares: Floats) -> tuple[float, Floats]:
     """Returns the egress [USD/h] and the utilisation [S, C] that rounding of `shares` may add.
 
     `shares` is [E, from, to]. Each route with a choice may send up to one part of TOTAL too much to
@@ -103,11 +104,11 @@ def _most_egress(problem: Problem, solution: Solution) -> float | None:
     return max(budget, own)
 
 
-def _egress(problem: Problem, shares: np.ndarray) -> float:
+def _egress(problem: Problem, shares: Floats) -> float:
     return evaluate_shares(problem, shares).egress_usd_per_hour
 
 
-def _imposed(problem: Problem, shares: np.ndarray) -> np.ndarray:
+def _imposed(problem: Problem, shares: Floats) -> Floats:
     """Returns the shares with the rows that pins and steps home impose."""
     c, layout = problem.constraints, problem.layout
     if not (c.pinned or (c.min_local_share > 0 and c.max_shift < 1 and c.in_force)):
@@ -122,7 +123,7 @@ def _imposed(problem: Problem, shares: np.ndarray) -> np.ndarray:
     return shares
 
 
-def _cheapest(problem: Problem, calls: np.ndarray) -> np.ndarray:
+def _cheapest(problem: Problem, calls: Floats) -> Floats:
     """[E, from, to] shares that send all free calls to where they cost least egress.
 
     The cost includes all calls that a call causes. Ties go to the nearest cluster. `calls` [E,

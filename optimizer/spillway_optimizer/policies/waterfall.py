@@ -15,6 +15,7 @@ import numpy as np
 
 from spillway_optimizer.policies.hops import Hop, by_service
 from spillway_optimizer.policies.pool import Activation, LoadChange, Pool
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_shares
 
@@ -28,7 +29,7 @@ class Waterfall:
 
     def __init__(self) -> None:
         self._clusters: tuple[str, ...] = ()
-        self._routed: dict[str, np.ndarray] = {}  # by service, [from, to] rps
+        self._routed: dict[str, Floats] = {}  # by service, [from, to] rps
 
     def route(self, problem: Problem) -> Solution:
         """Activates the clusters whose load has changed, then all in turn until nothing changes.
@@ -36,9 +37,9 @@ class Waterfall:
         Both happen in the problem's order.
         """
         start = {s: _aligned(r, self._clusters, problem.clusters) for s, r in self._routed.items()}
-        ended: dict[str, np.ndarray] = {}
+        ended: dict[str, Floats] = {}
 
-        def decide(hop: Hop) -> np.ndarray:
+        def decide(hop: Hop) -> Floats:
             # Every round starts from the last solve. Rounds only find the loads; they are not
             # events.
             ended[hop.service] = routed = _react(hop, start.get(hop.service)).routed
@@ -49,7 +50,7 @@ class Waterfall:
         return from_shares(problem, shares)
 
 
-def _react(hop: Hop, routed: np.ndarray | None) -> Pool:
+def _react(hop: Hop, routed: Floats | None) -> Pool:
     """Returns one service's pool after what has changed since the last solve.
 
     `routed` [from, to] is from the last solve; None: this is the first.
@@ -64,7 +65,7 @@ def _react(hop: Hop, routed: np.ndarray | None) -> Pool:
     return pool.settled()
 
 
-def _aligned(routed: np.ndarray, old: tuple[str, ...], new: tuple[str, ...]) -> np.ndarray:
+def _aligned(routed: Floats, old: tuple[str, ...], new: tuple[str, ...]) -> Floats:
     """Returns `routed` of the clusters `old` as [from, to] of the clusters `new`.
 
     Clusters that are new have nothing.

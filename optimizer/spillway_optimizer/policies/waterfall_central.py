@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.policies.hops import Hop, by_service
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_shares
 
@@ -26,7 +27,7 @@ class WaterfallCentral:
         return from_shares(problem, by_service(problem, lambda hop: place(hop, problem.layout.rtt)))
 
 
-def place(hop: Hop, rtt: np.ndarray) -> np.ndarray:
+def place(hop: Hop, rtt: Floats) -> Floats:
     """[from, to] rps of one service's calls.
 
     What fits nowhere goes to the first cluster of each caller's order.

@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 
 _AT = 1e-3  # relative: a value this close to a limit counts as at the limit
 
 
-def binding(problem: Problem, flows: np.ndarray, evaluation: Evaluation) -> tuple[str, ...]:
+def binding(problem: Problem, flows: Floats, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the constraints that are binding at flows [E, from, to] (rps), in words."""
     return (*_rows(problem, flows), *_ceiling(problem, evaluation), *_budget(problem, evaluation))
 
@@ -37,7 +38,7 @@ def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rows(problem: Problem, flows: np.ndarray) -> list[str]:
+def _rows(problem: Problem, flows: Floats) -> list[str]:
     """Counts the routes that are at a floor, by the constraint that set the floor."""
     layout, c = problem.layout, problem.constraints
     if not layout.floor.any():

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats
+
 Route = tuple[str, str, str]  # source cluster, source service, class that is called
 Shares = Mapping[str, float]  # by destination cluster, summing to 1
 
@@ -45,7 +47,7 @@ class Constraints:
     drained: frozenset[str] = frozenset()
 
 
-def shift_floor(in_force: np.ndarray, max_shift: float) -> np.ndarray:
+def shift_floor(in_force: Floats, max_shift: float) -> Floats:
     """Returns the least share per destination [C] that limits a change to `max_shift` of the calls.
 
     Any routing above these shares moves at most `max_shift` of the calls. The moved part is half
@@ -66,7 +68,7 @@ def shift_floor(in_force: np.ndarray, max_shift: float) -> np.ndarray:
     return floor * (1.0 - (max_shift - gone) / kept) if kept > 0 else floor
 
 
-def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
+def with_local(floor: Floats, i: int, least: float) -> Floats:
     """Returns `floor` [C] with at least `least` for destination `i`.
 
     The floors of the other destinations shrink in proportion where there is no room for them.
@@ -79,9 +81,7 @@ def with_local(floor: np.ndarray, i: int, least: float) -> np.ndarray:
     return raised
 
 
-def held_floor(
-    shares: np.ndarray, listed: np.ndarray, usable: np.ndarray, floor: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
+def held_floor(shares: Floats, listed: Bools, usable: Bools, floor: Floats) -> tuple[Floats, Bools] | None:
     """Returns floor and free destinations, [C] each, of a row whose `listed` destinations are held.
 
     The listed destinations keep `shares`. `floor` is the floor of the other destinations. The share

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.reach import Graph, reach
 from spillway_optimizer.problem.values import Values
 
@@ -23,27 +24,27 @@ class Layout:
     clusters: tuple[str, ...]
     classes: tuple[str, ...]
     services: tuple[str, ...]
-    class_service: np.ndarray  # [K] index of the service
-    edge_source: np.ndarray  # [E] index of the class
-    edge_target: np.ndarray  # [E] index of the class
+    class_service: Ints  # [K] index of the service
+    edge_source: Ints  # [E] index of the class
+    edge_target: Ints  # [E] index of the class
     out_edges: tuple[tuple[int, ...], ...]  # [K] edges that leave each class
-    ratio: np.ndarray  # [E] calls per request
-    demand: np.ndarray  # [K, C] rps
-    a: np.ndarray  # [K] ms
-    b: np.ndarray  # [K] ms
-    weight: np.ndarray  # [K] normalised cost of one request
-    failure: np.ndarray  # [K, C] ms that failures cost per request
-    capacity: np.ndarray  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
-    placed: np.ndarray  # [S, C] bool
-    rtt: np.ndarray  # [C, C] ms; inf: no link
-    rtt_noise: np.ndarray  # [C, C] ms, standard error
-    egress: np.ndarray  # [E, C, C] US dollars per call
-    usable: np.ndarray  # [E, C, C] bool: an edge's calls may go there and can be completed
-    floor: np.ndarray  # [E, C, C] least share of each row's calls
-    free: np.ndarray  # [E, C, C] bool: usable, and may have more than its floor
-    closed: np.ndarray  # [E, C] bool: denials leave no destination; these rows carry no calls
-    wait: np.ndarray  # [K] share of a request's time that the user waits for
-    hop_wait: np.ndarray  # [E] share of an edge's network time that the user waits for
+    ratio: Floats  # [E] calls per request
+    demand: Floats  # [K, C] rps
+    a: Floats  # [K] ms
+    b: Floats  # [K] ms
+    weight: Floats  # [K] normalised cost of one request
+    failure: Floats  # [K, C] ms that failures cost per request
+    capacity: Floats  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
+    placed: Bools  # [S, C]
+    rtt: Floats  # [C, C] ms; inf: no link
+    rtt_noise: Floats  # [C, C] ms, standard error
+    egress: Floats  # [E, C, C] US dollars per call
+    usable: Bools  # [E, C, C] an edge's calls may go there and can be completed
+    floor: Floats  # [E, C, C] least share of each row's calls
+    free: Bools  # [E, C, C] usable, and may have more than its floor
+    closed: Bools  # [E, C] denials leave no destination; these rows carry no calls
+    wait: Floats  # [K] share of a request's time that the user waits for
+    hop_wait: Floats  # [E] share of an edge's network time that the user waits for
     notes: tuple[str, ...]  # constraints that could not be kept as given, one sentence each
 
     @classmethod
@@ -114,7 +115,7 @@ class Layout:
         return found
 
 
-def _failure(problem: Values, classes: tuple[str, ...], clusters: tuple[str, ...]) -> np.ndarray:
+def _failure(problem: Values, classes: tuple[str, ...], clusters: tuple[str, ...]) -> Floats:
     costs = [[problem.failure_ms.get((k, c), 0.0) for c in clusters] for k in classes]
     return np.array(costs, dtype=float).reshape(len(classes), len(clusters))
 
@@ -123,13 +124,13 @@ def _index(names: tuple[str, ...]) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def _pairs(clusters: tuple[str, ...], values: Mapping[tuple[str, str], float], default: float) -> np.ndarray:
+def _pairs(clusters: tuple[str, ...], values: Mapping[tuple[str, str], float], default: float) -> Floats:
     return np.array(
         [[values.get((i, j), 0.0 if i == j else default) for j in clusters] for i in clusters], dtype=float
     )
 
 
-def _egress(problem: Values, clusters: tuple[str, ...]) -> np.ndarray:
+def _egress(problem: Values, clusters: tuple[str, ...]) -> Floats:
     """[E, from, to] US dollars per call.
 
     Request bytes leave the caller's cluster and response bytes the callee's. Each has its own
@@ -143,8 +144,8 @@ def _egress(problem: Values, clusters: tuple[str, ...]) -> np.ndarray:
 
 
 def _waits(
-    problem: Values, graph: Graph, ratio: np.ndarray, demand: np.ndarray, shut: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    problem: Values, graph: Graph, ratio: Floats, demand: Floats, shut: Bools
+) -> tuple[Floats, Floats]:
     """Returns wait [K] and hop_wait [E]: the wait shares multiplied along the call path.
 
     A class with several callers gets the mean of theirs, weighted by volume. This is an

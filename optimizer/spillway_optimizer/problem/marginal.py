@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import propagate, queue_factor, queue_slope, utilisation
 from spillway_optimizer.problem.problem import Problem
 
@@ -23,16 +24,17 @@ _SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING, _FAILURES = range(len(PARTS))
 class Marginal:
     """Cost of one request of a class that is served in a cluster, at one routing."""
 
-    here: np.ndarray  # [len(PARTS), K, C] ms at the service itself
+    here: Floats  # [len(PARTS), K, C] ms at the service itself
     # [len(PARTS), K, C] ms of all calls that the request causes, with their way there
-    below: np.ndarray
+    below: Floats
 
-    def total(self) -> np.ndarray:
+    def total(self) -> Floats:
         """[K, C] ms: the sum of all parts."""
-        return (self.here + self.below).sum(axis=0)
+        total: Floats = (self.here + self.below).sum(axis=0)
+        return total
 
 
-def marginal(problem: Problem, shares: np.ndarray) -> Marginal:
+def marginal(problem: Problem, shares: Floats) -> Marginal:
     """Computes the marginal costs at the routing of shares [E, from, to]."""
     layout = problem.layout
     _, load = propagate(layout, shares)
@@ -46,7 +48,7 @@ def marginal(problem: Problem, shares: np.ndarray) -> Marginal:
     return Marginal(here, below)
 
 
-def way(problem: Problem, e: int) -> np.ndarray:
+def way(problem: Problem, e: int) -> Floats:
     """[len(PARTS), from, to] ms of network and egress for one call over edge `e`; 0 where it cannot
     go.
     """
@@ -57,7 +59,7 @@ def way(problem: Problem, e: int) -> np.ndarray:
     return parts
 
 
-def _here(problem: Problem, load: np.ndarray) -> np.ndarray:
+def _here(problem: Problem, load: Floats) -> Floats:
     layout = problem.layout
     u = utilisation(layout, load)
     service, wait = layout.class_service, layout.wait[:, None]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
 
@@ -33,9 +34,9 @@ class Evaluation:
     failure_ms_rps: float  # time that failures count as; not part of latency
     egress_usd_per_hour: float
     usd_per_hour: float  # the objective
-    load: np.ndarray  # [K, C] rps
-    utilisation: np.ndarray  # [S, C]; above 1: overload
-    latency_ms: np.ndarray  # [K, C] exclusive time
+    load: Floats  # [K, C] rps
+    utilisation: Floats  # [S, C]; above 1: overload
+    latency_ms: Floats  # [K, C] exclusive time
 
     @property
     def compute_ms(self) -> float:
@@ -53,19 +54,20 @@ class Evaluation:
         return self.compute_ms + self.network_ms
 
 
-def queue_factor(u: np.ndarray) -> np.ndarray:
+def queue_factor(u: Floats) -> Floats:
     """1 / (1 - u) up to U_LINEAR, and its tangent beyond; convex and increasing for u >= 0."""
     u = np.asarray(u, dtype=float)
     edge = 1.0 / (1.0 - U_LINEAR)
     return np.where(u <= U_LINEAR, 1.0 / (1.0 - np.minimum(u, U_LINEAR)), edge + edge**2 * (u - U_LINEAR))
 
 
-def queue_slope(u: np.ndarray) -> np.ndarray:
+def queue_slope(u: Floats) -> Floats:
     """Derivative of queue_factor; continuous."""
-    return 1.0 / (1.0 - np.minimum(np.asarray(u, dtype=float), U_LINEAR)) ** 2
+    slope: Floats = 1.0 / (1.0 - np.minimum(np.asarray(u, dtype=float), U_LINEAR)) ** 2
+    return slope
 
 
-def propagate(layout: Layout, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def propagate(layout: Layout, shares: Floats) -> tuple[Floats, Floats]:
     """Returns the flows [E, C, C] and loads [K, C], in rps, that `shares` [E, from, to] lead to.
 
     Raises ProblemError when, in a row that has load, a share leads where the edge cannot go or the
@@ -80,7 +82,7 @@ def propagate(layout: Layout, shares: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return flows, load
 
 
-def _check_rows(layout: Layout, load: np.ndarray, shares: np.ndarray) -> None:
+def _check_rows(layout: Layout, load: Floats, shares: Floats) -> None:
     rows = (load[layout.edge_source] > 0) & ~layout.closed
     wrong = rows & (np.abs(shares.sum(axis=2) - 1.0) > 1e-6)
     wrong |= rows & ((shares > 0) & ~layout.usable).any(axis=2)
@@ -92,14 +94,14 @@ def _check_rows(layout: Layout, load: np.ndarray, shares: np.ndarray) -> None:
         )
 
 
-def utilisation(layout: Layout, load: np.ndarray) -> np.ndarray:
+def utilisation(layout: Layout, load: Floats) -> Floats:
     """[S, C] normalised load divided by capacity."""
     normalised = np.zeros_like(layout.capacity)
     np.add.at(normalised, layout.class_service, layout.weight[:, None] * load)
     return normalised / layout.capacity
 
 
-def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
+def evaluate(problem: Problem, flows: Floats) -> Evaluation:
     """Prices flows [E, C, C] (rps)."""
     layout = problem.layout
     load = layout.demand.copy()
@@ -124,12 +126,12 @@ def evaluate(problem: Problem, flows: np.ndarray) -> Evaluation:
     )
 
 
-def evaluate_shares(problem: Problem, shares: np.ndarray) -> Evaluation:
+def evaluate_shares(problem: Problem, shares: Floats) -> Evaluation:
     """Prices the flows that shares [E, from, to] lead to."""
     return evaluate(problem, propagate(problem.layout, shares)[0])
 
 
-def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
+def marginal_ms(problem: Problem, load: Floats) -> Floats:
     """[K, C] cost in ms of one more request of a class in a cluster, at these loads [K, C].
 
     The cost includes all calls that the request causes, each sent the cheapest way. Egress is
@@ -154,7 +156,7 @@ def marginal_ms(problem: Problem, load: np.ndarray) -> np.ndarray:
     return cost
 
 
-def hop_ms(problem: Problem, e: int, target_cost: np.ndarray) -> np.ndarray:
+def hop_ms(problem: Problem, e: int, target_cost: Floats) -> Floats:
     """[from, to] cost in ms of one call over edge `e`; inf where the call cannot go.
 
     The cost is the sum of network time, egress at $/ms and the callee's `target_cost` [C].

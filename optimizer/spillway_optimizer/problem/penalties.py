@@ -6,6 +6,7 @@ every routing must, and then by as little as possible.
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import utilisation
 from spillway_optimizer.problem.problem import Problem
 
@@ -23,18 +24,18 @@ def budget_ms(problem: Problem) -> float | None:
     return None if told is None else told / 3600.0 / problem.usd_per_ms
 
 
-def egress_ms(problem: Problem, flows: np.ndarray) -> float:
+def egress_ms(problem: Problem, flows: Floats) -> float:
     """Returns the worth of the egress of flows [E, C, C], in ms of waiting per second."""
     return float((flows * problem.layout.egress).sum()) / problem.usd_per_ms
 
 
-def beyond_budget(problem: Problem, flows: np.ndarray) -> float:
+def beyond_budget(problem: Problem, flows: Floats) -> float:
     """Returns the penalty for exceeding the budget, in ms of waiting per second; 0 within it."""
     most = budget_ms(problem)
     return 0.0 if most is None else BUDGET_FACTOR * max(egress_ms(problem, flows) - most, 0.0)
 
 
-def beyond(problem: Problem, flows: np.ndarray, load: np.ndarray) -> float:
+def beyond(problem: Problem, flows: Floats, load: Floats) -> float:
     """Returns the penalties for exceeding ceiling and budget, in ms of waiting per second.
 
     `flows` [E, C, C] and `load` [K, C] are in rps. The result is 0 within both limits.

@@ -1,6 +1,7 @@
 """The optimizer's input, checked (SLATE 4.3, appendix E.1)."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +21,7 @@ class Problem(Values):
     that it enters. Only edges are routed.
     """
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if problems := _problems(self):
             raise ProblemError("; ".join(problems))
         stranded = self.layout.stranded()
@@ -40,7 +41,7 @@ def _problems(problem: Problem) -> list[str]:
         if not (math.isfinite(value) and (value > 0 if above_zero else value >= 0)):
             found.append(f"{key}: {value} must be a number {'above' if above_zero else 'of at least'} 0")
 
-    def known(key: str, value: str, allowed) -> None:
+    def known(key: str, value: str, allowed: Collection[str]) -> None:
         if value not in allowed:
             found.append(f"{key}: unknown {value!r}; known: {', '.join(sorted(allowed)) or 'none'}")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.constraints import Route, Shares, held_floor, shift_floor, with_local
 from spillway_optimizer.problem.values import Values
 
@@ -16,9 +17,9 @@ class Graph:
     clusters: tuple[str, ...]
     classes: tuple[str, ...]
     services: tuple[str, ...]
-    class_service: np.ndarray  # [K]
-    edge_source: np.ndarray  # [E]
-    edge_target: np.ndarray  # [E]
+    class_service: Ints  # [K]
+    edge_source: Ints  # [E]
+    edge_target: Ints  # [E]
     out_edges: Sequence[Sequence[int]]  # [K]
 
     def route(self, e: int, i: int) -> Route:
@@ -31,14 +32,14 @@ class Graph:
 class Reach:
     """Where the calls of each row may go."""
 
-    usable: np.ndarray  # [E, from, to] bool: calls may go there and be completed
-    floor: np.ndarray  # [E, from, to] least share of the row's calls
-    free: np.ndarray  # [E, from, to] bool: usable, and may have more than its floor
-    closed: np.ndarray  # [E, from] bool: denials leave these calls no destination
+    usable: Bools  # [E, from, to] calls may go there and be completed
+    floor: Floats  # [E, from, to] least share of the row's calls
+    free: Bools  # [E, from, to] usable, and may have more than its floor
+    closed: Bools  # [E, from] denials leave these calls no destination
     notes: tuple[str, ...]
 
 
-def reach(problem: Values, graph: Graph, placed: np.ndarray, linked: np.ndarray, demand: np.ndarray) -> Reach:
+def reach(problem: Values, graph: Graph, placed: Bools, linked: Bools, demand: Floats) -> Reach:
     """Computes the bounds.
 
     `placed` [S, C] and `linked` [C, C] are bool, `demand` [K, C] is in rps.
@@ -74,7 +75,7 @@ class _Rules:
         self.graph = graph
         self.notes: list[str] = []
 
-    def apply(self, e: int, usable: np.ndarray) -> np.ndarray:
+    def apply(self, e: int, usable: Bools) -> Bools:
         """Returns what pins and denials leave usable of the rows [from, to] of edge `e`.
 
         A pin that leads only where its calls cannot be served is dropped, and a note says so.
@@ -101,9 +102,7 @@ class _Rules:
         return usable
 
 
-def _complete(
-    graph: Graph, placed: np.ndarray, linked: np.ndarray, rules: _Rules | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _complete(graph: Graph, placed: Bools, linked: Bools, rules: _Rules | None) -> tuple[Bools, Bools]:
     """Returns usable [E, C, C], and the edges [E] that denials close everywhere.
 
     Callees come last in the order of classes, so the walk is backwards. A class can be completed in
@@ -126,7 +125,7 @@ def _complete(
     return usable, everywhere
 
 
-def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -> None:
+def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: Bools) -> None:
     """Takes drained clusters away from rows that keep another destination, except pinned rows."""
     drained = [j for j, cluster in enumerate(graph.clusters) if cluster in problem.constraints.drained]
     if not drained:
@@ -140,7 +139,7 @@ def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: np.ndarray) -
     usable[:] = np.where((rest.any(axis=2) & ~pinned)[:, :, None], rest, usable)
 
 
-def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> np.ndarray:
+def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> Floats:
     """[E, from, to] least shares, from pins, the maximum shift and the minimum local share."""
     c = problem.constraints
     floor = np.zeros(usable.shape)
@@ -166,7 +165,7 @@ def _floor(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray) -> 
     return floor
 
 
-def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floor: np.ndarray) -> np.ndarray:
+def _hold(problem: Values, graph: Graph, rules: _Rules, usable: Bools, floor: Floats) -> Bools:
     """Returns free [E, from, to]. Sets `floor` of held destinations to exactly their share."""
     free = usable.copy()
     for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if problem.constraints.held else ():
@@ -180,7 +179,7 @@ def _hold(problem: Values, graph: Graph, rules: _Rules, usable: np.ndarray, floo
     return free
 
 
-def _row(column: dict[str, int], shares: Shares) -> np.ndarray:
+def _row(column: dict[str, int], shares: Shares) -> Floats:
     row = np.zeros(len(column))
     for cluster, share in shares.items():
         if cluster in column:
@@ -188,7 +187,7 @@ def _row(column: dict[str, int], shares: Shares) -> np.ndarray:
     return row
 
 
-def _closed_notes(graph: Graph, closed: np.ndarray) -> list[str]:
+def _closed_notes(graph: Graph, closed: Bools) -> list[str]:
     """Returns one sentence per closed edge, with the clusters in which it is closed."""
     notes = []
     for e in np.flatnonzero(closed.any(axis=1)):

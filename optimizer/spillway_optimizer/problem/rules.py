@@ -11,6 +11,7 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names, traffic_class
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.problem.arrays import Floats, Ints
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
 
@@ -44,7 +45,7 @@ def of_ruleset(ruleset: Ruleset) -> Rules:
     }
 
 
-def merge(problem: Problem, shares: np.ndarray, flows: np.ndarray) -> np.ndarray:
+def merge(problem: Problem, shares: Floats, flows: Floats) -> Floats:
     """Merges the edges that share an outbound route, by volume. Returns shares [E, from, to].
 
     Edges with the same source service and the same callee class share a route: Envoy sees the
@@ -58,7 +59,7 @@ def merge(problem: Problem, shares: np.ndarray, flows: np.ndarray) -> np.ndarray
     return merged
 
 
-def rounded(problem: Problem, merged: np.ndarray, thrifty: bool = False) -> Rules:
+def rounded(problem: Problem, merged: Floats, thrifty: bool = False) -> Rules:
     """Rounds shares to rules: integers that sum to TOTAL, none below its floor.
 
     `merged` [E, from, to] has one split per route. A pinned route gets exactly its pin. A route
@@ -86,7 +87,7 @@ def rounded(problem: Problem, merged: np.ndarray, thrifty: bool = False) -> Rule
     return dict(sorted(rules.items()))
 
 
-def imposed(problem: Problem, key: RuleKey, e: int, i: int) -> np.ndarray | None:
+def imposed(problem: Problem, key: RuleKey, e: int, i: int) -> Floats | None:
     """Returns the shares [to] of row `i` of edge `e` that no policy can choose; None: it can.
 
     Such shares come from a pin or from a step home (see step_home).
@@ -127,7 +128,7 @@ def of_pin(shares: Mapping[str, float]) -> Weights:
     return {c: int(w) for c, w in zip(clusters, weights, strict=True) if w > 0}
 
 
-def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
+def to_shares(problem: Problem, rules: Rules) -> Floats:
     """Returns the shares [E, from, to] of rules.
 
     Raises ProblemError when a route has no rule, or its rule leads where the class cannot be served
@@ -161,19 +162,21 @@ def to_shares(problem: Problem, rules: Rules) -> np.ndarray:
     return shares
 
 
-def _pinned(layout: Layout, pin: Mapping[str, float], e: int, i: int) -> np.ndarray:
+def _pinned(layout: Layout, pin: Mapping[str, float], e: int, i: int) -> Floats:
     """Returns the shares [to] of a pinned row: the pin, limited to destinations that can serve.
 
     If there is none, the nearest usable cluster gets everything, as relays do it.
     """
     row = np.array([pin.get(cluster, 0.0) for cluster in layout.clusters]) * layout.usable[e, i]
     if row.sum() > 0:
-        return row / row.sum()
+        served: Floats = row / row.sum()
+        return served
     nearest = np.argmin(np.where(layout.usable[e, i], layout.rtt[i], np.inf))
-    return np.eye(len(layout.clusters))[nearest]
+    alone: Floats = np.eye(len(layout.clusters))[nearest]
+    return alone
 
 
-def round_above(shares: np.ndarray, floor: np.ndarray, dear: np.ndarray | None = None) -> np.ndarray:
+def round_above(shares: Floats, floor: Floats, dear: Floats | None = None) -> Ints:
     """Rounds `shares` [to] to integers that sum to TOTAL, each at least floor * TOTAL.
 
     `floor` [to] holds fractions of TOTAL, and the shares decide about the rest in proportion.
@@ -190,7 +193,7 @@ def round_above(shares: np.ndarray, floor: np.ndarray, dear: np.ndarray | None =
     return least + largest_remainder(above, left, dear)
 
 
-def largest_remainder(shares: np.ndarray, total: int = TOTAL, dear: np.ndarray | None = None) -> np.ndarray:
+def largest_remainder(shares: Floats, total: int = TOTAL, dear: Floats | None = None) -> Ints:
     """Returns integers that sum to `total`, in proportion to `shares` (Hamilton's method).
 
     Each is less than one away from shares * total. With `dear`, one destination gets everything

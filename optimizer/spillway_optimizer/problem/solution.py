@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.binding import binding, unmet
 from spillway_optimizer.problem.objective import Evaluation, evaluate, hop_ms, marginal_ms, propagate
 from spillway_optimizer.problem.penalties import beyond
@@ -22,8 +23,8 @@ class Solution:
     first request of a new flow therefore finds a rule.
     """
 
-    shares: np.ndarray  # [E, from, to], rows sum to 1 (0 where the caller cannot be)
-    flows: np.ndarray  # [E, from, to] rps
+    shares: Floats  # [E, from, to], rows sum to 1 (0 where the caller cannot be)
+    flows: Floats  # [E, from, to] rps
     evaluation: Evaluation
     # Lower bound on the cost of any routing, with the penalties that solvers use; None: not proven.
     bound_usd_per_hour: float | None = None
@@ -51,7 +52,7 @@ class Policy(Protocol):
         """Returns a routing. Raises SolveError when none was found."""
 
 
-def from_shares(problem: Problem, shares: np.ndarray, notes: tuple[str, ...] = ()) -> Solution:
+def from_shares(problem: Problem, shares: Floats, notes: tuple[str, ...] = ()) -> Solution:
     """Returns the solution of a policy that decides shares. The flows follow from them."""
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
@@ -59,7 +60,7 @@ def from_shares(problem: Problem, shares: np.ndarray, notes: tuple[str, ...] = (
 
 
 def from_flows(
-    problem: Problem, flows: np.ndarray, bound_usd_per_hour: float | None, notes: tuple[str, ...] = ()
+    problem: Problem, flows: Floats, bound_usd_per_hour: float | None, notes: tuple[str, ...] = ()
 ) -> Solution:
     """Returns the solution of a solver that decides flows.
 
@@ -84,7 +85,7 @@ def from_flows(
     )
 
 
-def shares_of(problem: Problem, flows: np.ndarray, load: np.ndarray) -> np.ndarray:
+def shares_of(problem: Problem, flows: Floats, load: Floats) -> Floats:
     """Returns the split [E, from, to] of each row of `flows`.
 
     Beyond its floors, an empty row goes to the destination with the lowest marginal cost at `load`

@@ -6,7 +6,6 @@ Rules are evaluated again and verified on the way.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from spillway.v1.ruleset_pb2 import Destination, InputWindow, Origin, Prediction, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ruleset as contract
@@ -15,6 +14,7 @@ from spillway_contracts import traffic_class
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.constraints import Route, Shares
 from spillway_optimizer.problem.objective import Evaluation, evaluate, marginal_ms, propagate
 from spillway_optimizer.problem.problem import Problem
@@ -152,9 +152,9 @@ class _Pricing:
     """Prices single rules of one problem at one routing."""
 
     problem: Problem
-    flows: np.ndarray
+    flows: Floats
     evaluation: Evaluation
-    marginal: np.ndarray  # [K, C]
+    marginal: Floats  # [K, C]
     edges: Mapping[tuple[str, str], list[int]]  # by source service and callee class
 
     def has(self, key: RuleKey) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.marginal import marginal, way
 from spillway_optimizer.problem.objective import Evaluation, propagate
@@ -100,7 +101,7 @@ def _chance(problem: Problem, before: Rules, after: Rules) -> set[RuleKey]:
     return found
 
 
-def _noise(layout: Layout, shares: np.ndarray) -> np.ndarray:
+def _noise(layout: Layout, shares: Floats) -> Floats:
     """Returns the standard error of network times, in ms, shape [K, C].
 
     It covers the network times of all calls that a request of a class causes.

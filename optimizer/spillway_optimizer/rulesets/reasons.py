@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import hop_ms
 from spillway_optimizer.problem.problem import Problem
 
@@ -11,7 +12,7 @@ _SHOWN = 3  # destinations whose marginal cost is shown
 
 
 def reason(
-    problem: Problem, e: int, i: int, calls: np.ndarray, weights: Mapping[str, int], marginal: np.ndarray
+    problem: Problem, e: int, i: int, calls: Floats, weights: Mapping[str, int], marginal: Floats
 ) -> str:
     """Returns the reason for the split of edge `e` from cluster `i`.
 
@@ -33,7 +34,7 @@ def reason(
     return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}"
 
 
-def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], marginal: np.ndarray) -> str:
+def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], marginal: Floats) -> str:
     layout = problem.layout
     hops = hop_ms(problem, e, marginal[layout.edge_target[e]])[i]
     # Order: the destinations in use, the own cluster, then the cheapest of the rest.

@@ -11,6 +11,7 @@ import numpy as np
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.policies.projection import rounding
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import (
@@ -164,7 +165,7 @@ def _limits(
     now: Evaluation,
     least_bad: Evaluation | None,
     slack: float,
-    parts: tuple[float, np.ndarray | float] = (0.0, 0.0),
+    parts: tuple[float, Floats | float] = (0.0, 0.0),
 ) -> list[str]:
     layout, c, found = problem.layout, problem.constraints, []
     if c.egress_usd_per_hour is not None:

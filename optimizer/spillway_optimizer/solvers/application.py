@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.solvers.convex import Convex
 from spillway_optimizer.solvers.levels import Bundle, Level, bundles, levels, stations
 
@@ -18,29 +19,29 @@ from spillway_optimizer.solvers.levels import Bundle, Level, bundles, levels, st
 class Routing:
     """Shares of calls at given prices, and what one request of each class then costs."""
 
-    cost: np.ndarray  # [K, C] ms
+    cost: Floats  # [K, C] ms
     # [E, C, C] split of the calls that floors leave free; rows sum to 1 (0: no calls)
-    free: np.ndarray
-    shares: np.ndarray  # [E, C, C]
+    free: Floats
+    shares: Floats  # [E, C, C]
 
 
 @dataclass(frozen=True)
 class Application:
     """The arrays of one application."""
 
-    classes: np.ndarray  # [K] index in the layout
-    edges: np.ndarray  # [E] index in the layout
-    services: np.ndarray  # [S] index in the layout
-    class_service: np.ndarray  # [K] index in `services`
-    station: np.ndarray  # [S, C] index below D, or -1: no price
-    weight: np.ndarray  # [K]
-    beta: np.ndarray  # [K, C] ms
-    demand: np.ndarray  # [K, C] rps
-    hops: np.ndarray  # [E, C, C] ms; inf where calls cannot go
-    floor: np.ndarray  # [E, C, C]
-    rest: np.ndarray  # [E, C] share of the calls that the floors leave free
-    open: np.ndarray  # [E, C] bool: rows that have a free destination
-    free: np.ndarray  # [E, C, C] bool: where more than the floor may go
+    classes: Ints  # [K] index in the layout
+    edges: Ints  # [E] index in the layout
+    services: Ints  # [S] index in the layout
+    class_service: Ints  # [K] index in `services`
+    station: Ints  # [S, C] index below D, or -1: no price
+    weight: Floats  # [K]
+    beta: Floats  # [K, C] ms
+    demand: Floats  # [K, C] rps
+    hops: Floats  # [E, C, C] ms; inf where calls cannot go
+    floor: Floats  # [E, C, C]
+    rest: Floats  # [E, C] share of the calls that the floors leave free
+    open: Bools  # [E, C] rows that have a free destination
+    free: Bools  # [E, C, C] where more than the floor may go
     held: bool  # whether any usable destination is not free
     floors: bool  # whether any floor is above 0
     bundles: tuple[Bundle, ...]
@@ -48,7 +49,7 @@ class Application:
     down: tuple[Level, ...]  # callers before their callees
 
     @classmethod
-    def of(cls, convex: Convex, classes: np.ndarray) -> Self:
+    def of(cls, convex: Convex, classes: Ints) -> Self:
         """Takes the given classes (indices in the layout) out of a convex problem."""
         layout = convex.layout
         edges = np.flatnonzero(np.isin(layout.edge_source, classes))
@@ -74,31 +75,32 @@ class Application:
             down=down,
         )  # fmt: skip
 
-    def own(self, price: np.ndarray) -> np.ndarray:
+    def own(self, price: Floats) -> Floats:
         """[K, C] ms that a request costs where it is served, at prices [D]."""
         padded = np.append(price, 0.0)  # -1: no price
-        return self.beta + self.weight[:, None] * padded[self.station][self.class_service]
+        own: Floats = self.beta + self.weight[:, None] * padded[self.station][self.class_service]
+        return own
 
     @cached_property
-    def places(self) -> tuple[np.ndarray, np.ndarray]:
+    def places(self) -> tuple[Ints, Ints]:
         """Service and cluster of each station, as two index arrays [D]."""
         s, c = np.nonzero(self.station >= 0)
         order = np.argsort(self.station[s, c])
         return s[order], c[order]
 
     @cached_property
-    def own_visits(self) -> np.ndarray:
+    def own_visits(self) -> Floats:
         """[K, C, D] normalised load that a request brings to the station that serves it."""
         visits = np.zeros((*self.demand.shape, int(self.station.max(initial=-1)) + 1))
         k, c = np.nonzero(self.station[self.class_service] >= 0)
         visits[k, c, self.station[self.class_service[k], c]] = self.weight[k]
         return visits
 
-    def evenly(self) -> np.ndarray:
+    def evenly(self) -> Floats:
         """[E, C, C] logarithms of equal shares; -inf where calls cannot go."""
         return np.where(self.free, -np.log(np.maximum(self.free.sum(axis=2), 1))[:, :, None], -np.inf)
 
-    def cheapest(self, price: np.ndarray) -> float:
+    def cheapest(self, price: Floats) -> float:
         """Returns the cost of all demand when each call goes the cheapest way at prices [D].
 
         By weak duality, no routing costs less than this minus the stations' conjugates at these
@@ -112,7 +114,7 @@ class Application:
             cost += level.to_source @ (value + self._kept(level, calls))
         return float((self.demand * cost).sum())
 
-    def route(self, price: np.ndarray, tau: float, prior: np.ndarray) -> Routing:
+    def route(self, price: Floats, tau: float, prior: Floats) -> Routing:
         """Splits the free calls of each row by logit, at temperature `tau` (ms).
 
         The split is around `prior` [E, C, C], logarithms of shares. It minimises the cost plus tau
@@ -134,18 +136,19 @@ class Application:
             cost += level.to_source @ (value + self._kept(level, calls))
         return Routing(cost, free, self.floor + self.rest[:, :, None] * free)
 
-    def _calls(self, level: Level, cost: np.ndarray) -> np.ndarray:
+    def _calls(self, level: Level, cost: Floats) -> Floats:
         """[n, from, to] ms that one call costs."""
         return self.hops[level.edges] + cost[level.target][:, None, :]
 
-    def _kept(self, level: Level, calls: np.ndarray) -> np.ndarray | float:
+    def _kept(self, level: Level, calls: Floats) -> Floats | float:
         """[n, from] ms of those calls whose destination a floor decides, per call of the row."""
         if not self.floors:
             return 0.0
         floor = self.floor[level.edges]
-        return (floor * np.where(floor > 0, calls, 0.0)).sum(axis=2)
+        kept: Floats = (floor * np.where(floor > 0, calls, 0.0)).sum(axis=2)
+        return kept
 
-    def push(self, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def push(self, shares: Floats) -> tuple[Floats, Floats]:
         """Returns loads [K, C] and calls per row [E, C], in rps, that follow from shares."""
         load, calls = self.demand.copy(), np.zeros(shares.shape[:2])
         for level in self.down:
@@ -154,7 +157,7 @@ class Application:
             load += level.to_target @ np.matmul(made[:, None, :], shares[level.edges])[:, 0, :]
         return load, calls
 
-    def normalised(self, load: np.ndarray) -> np.ndarray:
+    def normalised(self, load: Floats) -> Floats:
         """Returns the normalised load of each station [D], from loads [K, C]."""
         total = np.zeros(self.station.shape)
         np.add.at(total, self.class_service, self.weight[:, None] * load)

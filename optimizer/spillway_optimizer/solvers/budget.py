@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, budget_ms, egress_ms
 from spillway_optimizer.solvers import dual
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
-from spillway_optimizer.solvers.dual import Priced, Start
+from spillway_optimizer.solvers.dual import Priced
+from spillway_optimizer.solvers.newton import Start
 
 _ROUNDS = 40
 
@@ -50,7 +52,7 @@ def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
     return Priced(Minimum(flows, value, min(bound, value)), free.start)
 
 
-def _mixed(convex: Convex, above: Priced, below: Priced | None, most: float) -> tuple[np.ndarray, float]:
+def _mixed(convex: Convex, above: Priced, below: Priced | None, most: float) -> tuple[Floats, float]:
     """Returns the mixture of both flows that meets the budget, and its value.
 
     If none does, these are the flows that come nearest to the budget.

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.penalties import beyond_budget
 from spillway_optimizer.problem.problem import Problem
@@ -45,7 +46,7 @@ def relative_gap(value: float, bound: float, beyond: float) -> float:
 class Minimum:
     """Flows [E, C, C] in rps, their cost, and a lower bound on any flows' cost (ms per second)."""
 
-    flows: np.ndarray
+    flows: Floats
     value: float
     bound: float
 
@@ -58,8 +59,8 @@ class Convex:
     """
 
     problem: Problem
-    alpha: np.ndarray
-    beta: np.ndarray
+    alpha: Floats
+    beta: Floats
     egress_price: float = 1.0
 
     @property
@@ -67,7 +68,7 @@ class Convex:
         return self.problem.layout
 
     @cached_property
-    def hops(self) -> np.ndarray:
+    def hops(self) -> Floats:
         """[E, from, to] ms per call: network and the worth of egress; inf where calls cannot go."""
         layout = self.layout
         worth = self.egress_price / self.problem.usd_per_ms
@@ -81,17 +82,17 @@ class Convex:
         return Stations(self.alpha, self.layout.capacity, np.inf if ceiling is None else ceiling)
 
     @cached_property
-    def priced(self) -> np.ndarray:
+    def priced(self) -> Bools:
         """[S, C] bool: a service is placed there, and its load has a price of its own."""
         return self.layout.placed & self.stations.priced
 
-    def normalised(self, load: np.ndarray) -> np.ndarray:
+    def normalised(self, load: Floats) -> Floats:
         """Returns normalised loads [S, C] from loads [K, C]."""
         total = np.zeros_like(self.layout.capacity)
         np.add.at(total, self.layout.class_service, self.layout.weight[:, None] * load)
         return total
 
-    def value(self, flows: np.ndarray, load: np.ndarray) -> float:
+    def value(self, flows: Floats, load: Floats) -> float:
         """Returns the cost in ms per second, with the penalties for exceeded limits."""
         hops = np.where(self.layout.usable, self.hops, 0.0)
         cost = (

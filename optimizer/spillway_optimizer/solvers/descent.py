@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import evaluate, propagate, queue_factor
 from spillway_optimizer.problem.penalties import beyond
 from spillway_optimizer.problem.problem import Problem
@@ -35,7 +36,7 @@ class Optimum:
     second.
     """
 
-    flows: np.ndarray
+    flows: Floats
     bound_ms: float
     notes: tuple[str, ...]
 
@@ -47,7 +48,7 @@ def optimum(problem: Problem, minimise: Minimise, late: Callable[[], bool] = lam
     lower = minimise(minorant(problem))
     if not spread:
         return Optimum(lower.flows, lower.bound, ())
-    ends: list[tuple[np.ndarray, float]] = []
+    ends: list[tuple[Floats, float]] = []
     idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
     for start in (lower.flows, propagate(layout, idle)[0]):
         if not ends or not late():
@@ -75,8 +76,8 @@ def minorant(problem: Problem) -> Convex:
 
 
 def _descend(
-    problem: Problem, minimise: Minimise, flows: np.ndarray, late: Callable[[], bool]
-) -> tuple[np.ndarray, float]:
+    problem: Problem, minimise: Minimise, flows: Floats, late: Callable[[], bool]
+) -> tuple[Floats, float]:
     """Descends from `flows` by surrogates. Returns the last flows and their penalised cost."""
     value = penalised(problem, flows)
     for _ in range(_ROUNDS):
@@ -93,17 +94,17 @@ def _descend(
     return flows, value
 
 
-def penalised(problem: Problem, flows: np.ndarray) -> float:
+def penalised(problem: Problem, flows: Floats) -> float:
     """Returns the objective in ms of waiting per second, with the penalties for exceeded limits."""
     at = evaluate(problem, flows)
     return at.usd_per_hour / 3600.0 / problem.usd_per_ms + beyond(problem, flows, at.load)
 
 
-def _waited_a(problem: Problem) -> np.ndarray:
+def _waited_a(problem: Problem) -> Floats:
     return problem.layout.wait * problem.layout.a
 
 
-def _proportion(problem: Problem) -> tuple[np.ndarray, list[str]]:
+def _proportion(problem: Problem) -> tuple[Floats, list[str]]:
     """Returns the least a / weight per service [S], and the services whose classes differ in it."""
     layout = problem.layout
     per_weight = _waited_a(problem) / layout.weight
@@ -116,7 +117,7 @@ def _proportion(problem: Problem) -> tuple[np.ndarray, list[str]]:
     return alpha, spread
 
 
-def _surrogate(problem: Problem, flows: np.ndarray) -> Convex:
+def _surrogate(problem: Problem, flows: Floats) -> Convex:
     """Returns the convex problem that is tangent to the objective at `flows`."""
     layout, at = problem.layout, evaluate(problem, flows)
     a = _waited_a(problem)

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
+from spillway_optimizer.problem.arrays import Index
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_flows
 from spillway_optimizer.solvers import budget
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
 from spillway_optimizer.solvers.descent import optimum
-from spillway_optimizer.solvers.dual import Start
+from spillway_optimizer.solvers.newton import Start
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Fast:
     """
 
     stop: Stop = field(default_factory=Stop)
-    _known: tuple | None = None
+    _known: tuple[tuple[str | Index, ...], ...] | None = None
     _start: Start | None = None
 
     def route(self, problem: Problem) -> Solution:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.layout import Layout
 
 
@@ -14,12 +15,12 @@ from spillway_optimizer.problem.layout import Layout
 class Level:
     """Edges [n] that can be walked at once, and the matrices that sum over them."""
 
-    edges: np.ndarray  # [n]
-    source: np.ndarray  # [n] class
-    target: np.ndarray  # [n] class
-    to_source: np.ndarray  # [K, n] calls per request; turns costs of calls into costs of callers
-    to_target: np.ndarray  # [K, n] 1 at the callee; turns arriving calls into loads of callees
-    ratio: np.ndarray  # [n, 1]
+    edges: Ints  # [n]
+    source: Ints  # [n] class
+    target: Ints  # [n] class
+    to_source: Floats  # [K, n] calls per request; turns costs of calls into costs of callers
+    to_target: Floats  # [K, n] 1 at the callee; turns arriving calls into loads of callees
+    ratio: Floats  # [n, 1]
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,16 @@ class Bundle:
     Their callees load the same stations [m] and are at the same height of their trees.
     """
 
-    edges: np.ndarray  # [n]
-    target: np.ndarray  # [n] class
-    ratio: np.ndarray  # [n, 1, 1]
-    callers: np.ndarray  # classes that call, each once
-    first: np.ndarray  # where the edges of each caller begin
-    stations: slice | np.ndarray  # [m] indices below D, as a slice where they are consecutive
-    block: tuple  # the same for the rows and columns of a [D, D] matrix
+    edges: Ints  # [n]
+    target: Ints  # [n] class
+    ratio: Floats  # [n, 1, 1]
+    callers: Ints  # classes that call, each once
+    first: Ints  # where the edges of each caller begin
+    stations: slice | Ints  # [m] indices below D, as a slice where they are consecutive
+    block: tuple[slice | Ints, ...]  # the same for the rows and columns of a [D, D] matrix
 
 
-def applications(layout: Layout) -> list[np.ndarray]:
+def applications(layout: Layout) -> list[Ints]:
     """Returns the classes [K] of each application.
 
     An application shares no service with another and calls none of its classes.
@@ -60,7 +61,7 @@ def applications(layout: Layout) -> list[np.ndarray]:
     return [np.flatnonzero(roots == root) for root in np.unique(roots)]
 
 
-def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
+def levels(layout: Layout, classes: Ints, edges: Ints) -> tuple[tuple[Level, ...], tuple[Level, ...]]:
     """Groups the edges by the height of the callee, and by the depth of the caller.
 
     The first grouping puts callees before their callers, and the second callers before their
@@ -77,7 +78,7 @@ def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
     for e in np.argsort(-source, kind="stable"):
         height[source[e]] = max(height[source[e]], height[target[e]] + 1)
 
-    def level(chosen: np.ndarray) -> Level:
+    def level(chosen: Ints) -> Level:
         count, at = len(classes), np.arange(len(chosen))
         to_source, to_target = np.zeros((count, len(chosen))), np.zeros((count, len(chosen)))
         to_source[source[chosen], at] = ratio[chosen]
@@ -89,7 +90,7 @@ def levels(layout: Layout, classes: np.ndarray, edges: np.ndarray) -> tuple:
     return up, down
 
 
-def stations(priced: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> np.ndarray:
+def stations(priced: Bools, class_service: Ints, up: tuple[Level, ...]) -> Ints:
     """Returns the numbers of the priced stations [S, C]; -1 for the others.
 
     They are numbered depth first, so that the stations that a subtree loads are adjacent.
@@ -112,7 +113,7 @@ def stations(priced: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...
     return station
 
 
-def bundles(station: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...]) -> tuple[Bundle, ...]:
+def bundles(station: Ints, class_service: Ints, up: tuple[Level, ...]) -> tuple[Bundle, ...]:
     """Groups the edges into bundles, callees before their callers."""
     below: list[frozenset[int]] = [frozenset([int(s)]) for s in class_service]
     found = []
@@ -134,7 +135,7 @@ def bundles(station: np.ndarray, class_service: np.ndarray, up: tuple[Level, ...
     return tuple(found)
 
 
-def _together(indices: np.ndarray) -> tuple:
+def _together(indices: Ints) -> tuple[slice | Ints, tuple[slice | Ints, ...]]:
     """Returns sorted indices, and the block of a matrix that they select.
 
     Both are slices if the indices are consecutive.

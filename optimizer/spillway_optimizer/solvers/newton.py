@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.solvers.application import Application, Routing
 from spillway_optimizer.solvers.convex import Convex, Stop, relative_gap
 
@@ -29,8 +30,8 @@ _WARM_PRIOR = -3.0
 class Start:
     """Where a warm solve begins: the result of another solve with the same stations and edges."""
 
-    price: np.ndarray  # [S, C] ms
-    prior: np.ndarray  # [E, C, C] logarithms of shares
+    price: Floats  # [S, C] ms
+    prior: Floats  # [E, C, C] logarithms of shares
     tau: float  # ms
 
 
@@ -44,10 +45,10 @@ class Found:
     value: float
     beyond: float  # part of the value that is the penalty for exceeding the ceiling
     bound: float
-    shares: np.ndarray  # [E, C, C]
-    calls: np.ndarray  # [E, C] rps
-    price: np.ndarray  # [D]
-    prior: np.ndarray  # [E, C, C]
+    shares: Floats  # [E, C, C]
+    calls: Floats  # [E, C] rps
+    price: Floats  # [D]
+    prior: Floats  # [E, C, C]
     tau: float
 
 
@@ -85,7 +86,7 @@ class Newton:
                 # A warmer step moves the shares less, and the prior keeps what is gained.
                 tau, failed = tau * _WARMING, failed + 1
 
-    def _first(self, start: Start | None) -> tuple[np.ndarray, np.ndarray, float]:
+    def _first(self, start: Start | None) -> tuple[Floats, Floats, float]:
         """Returns the first prices, prior and temperature."""
         app, stations = self.app, self.stations
         idle = stations.slope(0.5 * stations.capacity)
@@ -102,11 +103,11 @@ class Newton:
     def _late(self) -> bool:
         return self.stop.clock() > self.until
 
-    def _log(self, free: np.ndarray) -> np.ndarray:
+    def _log(self, free: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             return np.where(self.app.free, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
 
-    def _better(self, best: Found | None, settled: "_Settled", prior: np.ndarray, tau: float) -> Found:
+    def _better(self, best: Found | None, settled: "_Settled", prior: Floats, tau: float) -> Found:
         """Returns the cheapest routing and the highest bound so far."""
         app, stations, price = self.app, self.stations, settled.price
         n = app.normalised(settled.load)
@@ -126,7 +127,7 @@ class Newton:
             tau,
         )
 
-    def _settle(self, price: np.ndarray, tau: float, prior: np.ndarray, tolerance: float) -> "_Settled":
+    def _settle(self, price: Floats, tau: float, prior: Floats, tolerance: float) -> "_Settled":
         """Maximises the smooth dual by Newton's method, damped where a step would lower it.
 
         What is left to gain is the difference between the stations' costs and their conjugates
@@ -164,9 +165,7 @@ class Newton:
             damping = damping / _HARDER**2 if damping > _LEAST_DAMPING else 0.0
         return at
 
-    def _best_of(
-        self, at: "_Settled", step: np.ndarray, enough: float, tau: float, prior: np.ndarray
-    ) -> "_Settled":
+    def _best_of(self, at: "_Settled", step: Floats, enough: float, tau: float, prior: Floats) -> "_Settled":
         """Tries a step of the prices, or of the loads that they pay for. Returns the better one.
 
         The step of the loads is tried only where the step of the prices does not raise the dual
@@ -180,14 +179,14 @@ class Newton:
         by_load = self._at(stations.slope(np.clip(moved, 0.0, _MOST_LOAD * stations.capacity)), tau, prior)
         return max(by_price, by_load, key=lambda tried: tried.dual)
 
-    def _at(self, price: np.ndarray, tau: float, prior: np.ndarray) -> "_Settled":
+    def _at(self, price: Floats, tau: float, prior: Floats) -> "_Settled":
         price = np.maximum(price, self.stations.alpha)
         routing = self.app.route(price, tau, prior)
         dual = float((self.app.demand * routing.cost).sum()) - float(self.stations.conjugate(price).sum())
         load, calls = self.app.push(routing.shares)
         return _Settled(price, routing, calls, load, dual, False)
 
-    def _system(self, at: "_Settled", tau: float) -> np.ndarray:
+    def _system(self, at: "_Settled", tau: float) -> Floats:
         """Returns how the difference of load paid for and load attracted responds to prices [D, D].
 
         Attracted load responds by the spread of what a row's destinations visit. This is the
@@ -217,12 +216,12 @@ class Newton:
 
     def _step(
         self,
-        system: np.ndarray,
-        damping: np.ndarray,
-        price: np.ndarray,
-        excess: np.ndarray,
-        free: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+        system: Floats,
+        damping: Floats,
+        price: Floats,
+        excess: Floats,
+        free: Bools,
+    ) -> tuple[Floats, Bools]:
         """Returns Newton's step [D] of the free prices, and which of them [D] it had to stop.
 
         A price stops at that of an idle station. Prices that are not free go there.
@@ -239,7 +238,7 @@ class Newton:
             step[at] = np.linalg.solve(damped, excess[at] - system[np.ix_(at, ~free)] @ least[~free])
         return np.maximum(step, least), free & (step < least)
 
-    def _value(self, settled: "_Settled", n: np.ndarray) -> float:
+    def _value(self, settled: "_Settled", n: Floats) -> float:
         paid = float((settled.calls * (self.hops * settled.routing.shares).sum(axis=2)).sum())
         return paid + float((self.app.beta * settled.load).sum()) + float(self.stations.phi(n).sum())
 
@@ -248,9 +247,9 @@ class Newton:
 class _Settled:
     """Prices, and the routing that they lead to."""
 
-    price: np.ndarray  # [D]
+    price: Floats  # [D]
     routing: Routing
-    calls: np.ndarray  # [E, C]
-    load: np.ndarray  # [K, C]
+    calls: Floats  # [E, C]
+    load: Floats  # [K, C]
     dual: float  # value of the smooth dual
     converged: bool

@@ -11,6 +11,7 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from spillway_optimizer import SolveError
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, beyond, budget_ms
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
@@ -25,7 +26,7 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
     lp = Programme(convex)
     handle = mathopt.IncrementalSolver(lp.model, solver)
     started, bound = stop.clock(), -math.inf
-    found: tuple[Minimum, np.ndarray] | None = None  # the best flows and their load
+    found: tuple[Minimum, Floats] | None = None  # the best flows and their load
     for _ in range(stop.rounds):
         result = handle.solve()
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
@@ -106,7 +107,7 @@ class Programme:
                 self._flow[int(e), int(i), int(j)] <= most * (1 + 1e-9) * self._load[k][i]
             )
 
-    def _budget(self) -> list:
+    def _budget(self) -> list[mathopt.LinearTerm]:
         """Keeps egress within the budget. Returns the terms of the objective that this adds.
 
         A variable that costs BUDGET_FACTOR allows egress above the budget.
@@ -123,8 +124,8 @@ class Programme:
     def _conserve(self) -> None:
         """Conserves requests: arrivals make load, and load makes calls. Closed rows make none."""
         layout = self._layout
-        arriving: dict[tuple[int, int], list] = {}
-        leaving: dict[tuple[int, int], list] = {}
+        arriving: dict[tuple[int, int], list[mathopt.Variable]] = {}
+        leaving: dict[tuple[int, int], list[mathopt.Variable]] = {}
         for (e, i, j), x in self._flow.items():
             arriving.setdefault((int(layout.edge_target[e]), j), []).append(x)
             leaving.setdefault((e, i), []).append(x)
@@ -145,7 +146,7 @@ class Programme:
         offset = float(one.phi(np.float64(at))) - slope * float(at)
         self.model.add_linear_constraint(self._phi[station] >= slope * self._n[station] + offset)
 
-    def read(self, values: dict) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, values: dict[mathopt.Variable, float]) -> tuple[Floats, Floats]:
         """Returns the flows [E, C, C] and the loads [K, C] of a solution, in rps.
 
         The loads are computed from the flows.
@@ -159,7 +160,7 @@ class Programme:
         self._values = values
         return flows, load
 
-    def cut(self, load: np.ndarray) -> bool:
+    def cut(self, load: Floats) -> bool:
         """Adds a tangent wherever the approximation is below the curve.
 
         Returns False when it is nowhere below.

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.problem.objective import U_LINEAR, queue_factor, queue_slope
 from spillway_optimizer.problem.penalties import CEILING_MS
 
@@ -20,47 +21,55 @@ _ROOT_STEPS = 30
 
 @dataclass(frozen=True)
 class Stations:
-    """The cost functions of a number of stations."""
+    """The cost functions of a number of stations.
 
-    alpha: np.ndarray  # ms, at least 0
-    capacity: np.ndarray  # normalised rps
+    Indexed by a single station, all values are numbers of NumPy instead of arrays.
+    """
+
+    alpha: Floats  # ms, at least 0
+    capacity: Floats  # normalised rps
     ceiling: float  # utilisation above which load costs CEILING_MS; inf: no ceiling
 
-    def __getitem__(self, index) -> Self:
+    def __getitem__(self, index: tuple[Ints, Ints] | tuple[int, int]) -> Self:
         return type(self)(self.alpha[index], self.capacity[index], self.ceiling)
 
     @property
-    def priced(self) -> np.ndarray:
+    def priced(self) -> Bools:
         """bool: load has a price there."""
-        return (self.alpha > 0) | np.isfinite(self.ceiling)
+        priced: Bools = (self.alpha > 0) | np.isfinite(self.ceiling)
+        return priced
 
-    def phi(self, n: np.ndarray | np.float64) -> np.ndarray:
+    def phi(self, n: Floats | np.float64) -> Floats:
         """Returns the cost of load, in ms of waiting per second."""
-        return self.alpha * n * queue_factor(n / self.capacity) + self.beyond(n)
+        cost: Floats = self.alpha * n * queue_factor(n / self.capacity) + self.beyond(n)
+        return cost
 
-    def beyond(self, n: np.ndarray | np.float64) -> np.ndarray:
+    def beyond(self, n: Floats | np.float64) -> Floats:
         """Returns the part of phi that is the penalty for exceeding the ceiling."""
-        return 0.5 * CEILING_MS * self.capacity * np.maximum(n / self.capacity - self.ceiling, 0.0) ** 2
+        over = np.maximum(n / self.capacity - self.ceiling, 0.0)
+        penalty: Floats = 0.5 * CEILING_MS * self.capacity * over**2
+        return penalty
 
-    def slope(self, n: np.ndarray | np.float64) -> np.ndarray:
+    def slope(self, n: Floats | np.float64) -> Floats:
         """Returns the price: the ms that one more request of the baseline class costs everybody."""
         u = n / self.capacity
-        return self.alpha * (queue_factor(u) + u * queue_slope(u)) + CEILING_MS * np.maximum(
+        slope: Floats = self.alpha * (queue_factor(u) + u * queue_slope(u)) + CEILING_MS * np.maximum(
             u - self.ceiling, 0.0
         )
+        return slope
 
-    def curvature(self, n: np.ndarray) -> np.ndarray:
+    def curvature(self, n: Floats) -> Floats:
         """Returns the derivative of slope."""
         return (self._bend(n) + CEILING_MS * (n >= self.ceiling * self.capacity)) / self.capacity
 
-    def _bend(self, n: np.ndarray) -> np.ndarray:
+    def _bend(self, n: Floats) -> Floats:
         """Returns the derivative of the queue's part of slope, by utilisation."""
         u = n / self.capacity
         return self.alpha * np.where(
             u <= U_LINEAR, 2.0 / (1.0 - np.minimum(u, U_LINEAR)) ** 3, 2.0 * _EDGE**2
         )
 
-    def at(self, price: np.ndarray) -> np.ndarray:
+    def at(self, price: Floats) -> Floats:
         """Returns the load whose slope is `price`, which must be at least alpha.
 
         It is the largest load that this price pays for.
@@ -82,13 +91,13 @@ class Stations:
         above = np.where(price > top, bend + (price - top) * self.capacity / steep, n)
         return np.where(price > base, above, below)
 
-    def _below(self, price: np.ndarray) -> np.ndarray:
+    def _below(self, price: Floats) -> Floats:
         """`at` without a ceiling: slope is alpha / (1 - u)^2, and linear beyond U_LINEAR."""
         ratio = np.maximum(price / np.where(self.alpha > 0, self.alpha, np.inf), 1.0)
         beyond = U_LINEAR + (ratio - _EDGE**2) / (2.0 * _EDGE**2)
         return self.capacity * np.where(ratio <= _EDGE**2, 1.0 - np.sqrt(1.0 / ratio), beyond)
 
-    def conjugate(self, price: np.ndarray) -> np.ndarray:
+    def conjugate(self, price: Floats) -> Floats:
         """Returns the maximum over n of price * n - phi(n)."""
         n = self.at(price)
         return price * n - self.phi(n)

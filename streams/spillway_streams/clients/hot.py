@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
@@ -168,7 +168,8 @@ class Boards:
             pass  # tried again at the next write that fails
 
     async def _prune(self, key: str, current: set[str], owns: Owns, keeps: Owns) -> None:
-        fields = await self._redis.hgetall(key)
+        # redis-py does not know at type level that these replies are not decoded.
+        fields = cast("dict[bytes, bytes]", await self._redis.hgetall(key))
         stale = {
             name: text
             for name, text in stale_fields(fields, self._hold_s).items()
@@ -176,9 +177,9 @@ class Boards:
         }
         for name in current:
             stale.pop(name.encode(), None)
-        for name in fields.keys() - {field.encode() for field in current}:
-            if owns(key, name.decode(errors="replace")):
-                stale[name] = fields[name]
+        for other in fields.keys() - {field.encode() for field in current}:
+            if owns(key, other.decode(errors="replace")):
+                stale[other] = fields[other]
         if stale:
             await self._redis.eval(_REMOVE, 1, key, *(part for field in stale.items() for part in field))
 
