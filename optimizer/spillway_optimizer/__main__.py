@@ -68,8 +68,7 @@ async def _serve(role: str) -> int:
     from spillway_optimizer.papa.worker import Worker
     from spillway_optimizer.service.loop import Service
 
-    settings: config.Optimizer | config.Papa
-    settings = load(config.Optimizer) if role == "run" else load(config.Papa)
+    settings: config.Optimizer | config.Papa = config.BOX.load(role)
     try:
         topology = topology_file.load(settings.topology)
     except ContractError as error:

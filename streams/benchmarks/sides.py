@@ -130,8 +130,8 @@ def _job(name: str, folder: Path, kafka: str, clickhouse: str, redis: str) -> Se
             "SPILLWAY_REDIS_URL": redis,
             "SPILLWAY_STATE_DIR": str(folder / name),
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
-            "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),
-            "SPILLWAY_ACCEPT_UNADMITTED": "true",  # the backlog has several clusters
+            "SPILLWAY_STREAMS_TOPIC_PARTITIONS": str(PARTITIONS),
+            "SPILLWAY_STREAMS_ACCEPT_UNADMITTED": "true",  # the backlog has several clusters
         },
     )
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from spillway_runtime import exit_codes, logs
-from spillway_runtime.settings import load
 from spillway_runtime.status import Status
 
 from spillway_streams import StreamsError
@@ -32,15 +31,12 @@ from spillway_streams.topics import declared, topics
 
 # Each job is a module of spillway_streams.jobs. Only the job that runs is imported, because the
 # statistics libraries take 200 MB.
-JOBS: dict[str, tuple[type[config.JobSettings], str]] = {
-    "admit": (
-        config.AdmitSettings,
-        "topics of the clusters -> topics of all clusters, the cluster in a header",
-    ),
-    "exclusive": (config.ExclusiveSettings, "spans -> calls with exclusive time, edges, arrivals"),
-    "classify": (config.ClassifySettings, "calls and edges -> rules of traffic classes"),
-    "curves": (config.CurvesSettings, "calls, CPU use -> load, curves, capacities"),
-    "graph": (config.GraphSettings, "calls, edges -> call ratios, network times, demand"),
+JOBS = {
+    "admit": "topics of the clusters -> topics of all clusters, the cluster in a header",
+    "exclusive": "spans -> calls with exclusive time, edges, arrivals",
+    "classify": "calls and edges -> rules of traffic classes",
+    "curves": "calls, CPU use -> load, curves, capacities",
+    "graph": "calls, edges -> call ratios, network times, demand",
 }
 CLUSTERS = "names, separated by commas: topics for each; default: SPILLWAY_CLUSTERS"
 # These libraries log every reconnect. Status logs once when a server goes away or returns.
@@ -62,7 +58,7 @@ def main() -> int:
     """Parses the command line and runs the chosen job or tool. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m spillway_streams")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (_, about) in JOBS.items():
+    for name, about in JOBS.items():
         commands.add_parser(name, help=about)
     declare = commands.add_parser(
         "topics", help="create the Kafka topics that are missing, set the others' settings"
@@ -84,8 +80,7 @@ def main() -> int:
 
 def _run(job: str) -> NoReturn:
     allocators.give_back()
-    kind, _ = JOBS[job]
-    settings = load(kind)
+    settings = config.BOX.load(job)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     dependencies = [
         health.KAFKA,
@@ -104,7 +99,7 @@ def _run(job: str) -> NoReturn:
 
 
 def _declare(file: Path, clusters: str) -> int:
-    settings = load(config.TopicsSettings)
+    settings = config.BOX.load("topics")
     try:
         named = cluster_topics.clusters(clusters)
         if not named:

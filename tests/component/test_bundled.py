@@ -157,7 +157,7 @@ async def _holds(bucket, key: str, value: bytes) -> bool:
 
 
 async def test_rulesets_outlive_one_of_three_nats_servers(cluster: Cluster):
-    """With SPILLWAY_NATS_REPLICAS=3 the publisher's streams and bucket are on three servers.
+    """With SPILLWAY_PUBLISHER_NATS_REPLICAS=3, streams and bucket are on three servers.
 
     When the server that leads the bucket is killed, the previous ruleset is still readable and the
     next one can be written.
@@ -246,7 +246,7 @@ def _at(cluster: Cluster, leaf: str) -> Pod | None:
 
 
 async def test_replicas_are_changed_while_the_bucket_is_there(cluster: Cluster):
-    """A bucket on one server is on three after a start with SPILLWAY_NATS_REPLICAS=3.
+    """A bucket on one server is on three after a start with SPILLWAY_PUBLISHER_NATS_REPLICAS=3.
 
     Its values are kept.
     """

@@ -1,13 +1,20 @@
 """Settings from environment variables with the prefix SPILLWAY_, read once at start.
 
-A class of settings derives from Settings, and a program reads it with `load`.
+A class of settings derives from Settings, and a program reads it with `load`. There are two kinds:
+
+- Connections, paths and identities, which have one name in all boxes, such as SPILLWAY_REDIS_URL.
+  Their variable is the field's name.
+- What tunes one box. These fields are made with `tuning`, and their variable names the box and the
+  unit: SPILLWAY_STREAMS_WINDOW_S. They may also stand in the box's file (settings_file.py).
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from spillway_runtime import exit_codes
@@ -21,8 +28,46 @@ class Settings(BaseSettings):
     """Base of all settings. An empty variable counts as not set."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+        env_prefix=PREFIX,
+        extra="forbid",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
     )
+
+
+def tuning(variable: str, meaning: str, default: Any, *, was: str | None = None, **bounds: Any) -> Any:
+    """Returns a field that tunes one box.
+
+    Parameters
+    ----------
+    variable
+        Name of the variable without its prefix: box, what and unit.
+    meaning
+        Text of the generated tables.
+    default
+        Value when the variable is not set.
+    was
+        Former name of the variable, also without prefix, which is accepted for one version.
+    bounds
+        Arguments of pydantic.Field, such as gt and le.
+    """
+    choices = [PREFIX + name for name in (variable, was) if name]
+    return Field(default, validation_alias=AliasChoices(*choices), description=meaning, **bounds)
+
+
+def names(field: str, info: FieldInfo) -> list[str]:
+    """Returns the variables from which a field is read, the present name first."""
+    alias = info.validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [PREFIX + field.upper()]
+
+
+def is_tuning(info: FieldInfo) -> bool:
+    """Returns whether the field tunes one box, as `tuning` makes it."""
+    return isinstance(info.validation_alias, AliasChoices)
 
 
 def _host_port(value: str) -> str:
@@ -45,13 +90,28 @@ def address(listen: str) -> tuple[str, int]:
 def load(kind: type[S], **given: Any) -> S:
     """Returns the settings. `given` takes precedence over the environment.
 
-    If any are wrong, prints one line for each and exits with code 64.
+    If any are wrong, prints one line for each and exits with code 64. A former name of a variable
+    is named on stderr.
     """
+    for line in former_names(kind, os.environ):
+        print(line, file=sys.stderr)
     try:
         return kind(**given)
     except ValidationError as error:
         print("\n".join(problems(error)), file=sys.stderr)
         raise SystemExit(exit_codes.USAGE) from None
+
+
+def former_names(kind: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
+    """Returns one line for each variable that is set under its former name."""
+    lines = []
+    for field, info in kind.model_fields.items():
+        present, *former = names(field, info)
+        for old in former:
+            if environment.get(old):
+                then = "which is used instead" if environment.get(present) else "the next version ignores it"
+                lines.append(f"{old}: is now {present}, {then}")
+    return lines
 
 
 def problems(error: ValidationError, prefix: str = PREFIX) -> list[str]:
@@ -65,4 +125,6 @@ def problems(error: ValidationError, prefix: str = PREFIX) -> list[str]:
 def _problem(wrong: Mapping[str, Any], prefix: str) -> str:
     what = "is not set" if wrong["type"] == "missing" else wrong["msg"].removeprefix("Value error, ")
     place = "_".join(str(part) for part in wrong["loc"]).upper()
-    return f"{prefix}{place}: {what}" if place else what
+    if not place:
+        return what
+    return f"{place}: {what}" if place.startswith(prefix) else f"{prefix}{place}: {what}"

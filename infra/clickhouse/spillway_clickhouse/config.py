@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from spillway_contracts.wires import ClickHouseWire
-from spillway_runtime.settings import HostPort, Settings
+from spillway_runtime.box import Box
+from spillway_runtime.settings import HostPort, Settings, tuning
 
 from spillway_clickhouse import grants
 from spillway_clickhouse.grants import Role
@@ -22,9 +23,15 @@ class ServerConfig(Settings):
     clickhouse_listen: HostPort
     health_listen: HostPort
     state_dir: Path
-    clickhouse_max_threads: int = Field(2, ge=1, le=256)
-    clickhouse_max_memory: int = Field(4 << 30, ge=256 << 20)
-    clickhouse_max_connections: int = Field(128, ge=1, le=4096)
+    max_threads: int = tuning("CLICKHOUSE_MAX_THREADS", "threads per query", 2, ge=1, le=256)
+    max_memory_bytes: int = tuning(
+        "CLICKHOUSE_MAX_MEMORY_BYTES",
+        "memory of the engine",
+        4 << 30,
+        was="CLICKHOUSE_MAX_MEMORY",
+        ge=256 << 20,
+    )
+    max_connections: int = tuning("CLICKHOUSE_MAX_CONNECTIONS", "connections at a time", 128, ge=1, le=4096)
     clickhouse_grants: Path | None = None
     clickhouse_users: Path | None = None
 
@@ -90,7 +97,9 @@ class MigrateConfig(ClickHouseWire, Settings):
     """Configuration of `spillway_clickhouse.migrate`. The wait is in seconds."""
 
     clickhouse_url: str
-    clickhouse_wait: float = Field(60, ge=0)
+    wait_s: float = tuning(
+        "CLICKHOUSE_WAIT_S", "time to wait for the server", 60, was="CLICKHOUSE_WAIT", ge=0
+    )
     clickhouse_variant: VariantName = "single"
     # Quoted in DDL. Braces are allowed for a macro such as {cluster}.
     clickhouse_cluster: str = Field("", pattern=r"^[A-Za-z0-9_.{}-]*$")
@@ -102,3 +111,6 @@ class MigrateConfig(ClickHouseWire, Settings):
                 "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant replicated or distributed, and these with it"
             )
         return self
+
+
+BOX = Box("CLICKHOUSE", {"server": ServerConfig, "migrate": MigrateConfig})

@@ -224,7 +224,7 @@ def main() -> None:
     logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)
     try:
         target = config.clickhouse_variant, config.clickhouse_cluster
-        for file in migrate(config.clickhouse_address, arguments.ddl, config.clickhouse_wait, *target):
+        for file in migrate(config.clickhouse_address, arguments.ddl, config.wait_s, *target):
             print(f"applied {file}", file=sys.stderr)
     except (MigrationError, Error) as error:
         print(f"migration failed: {error}", file=sys.stderr)

@@ -38,7 +38,7 @@ class Server:
             Account(config.clickhouse_user, password, ADMIN),
             *(Account(user, secret, user) for user, secret in config.accounts.items()),
         ]
-        self._engine, self._limit = engine, config.clickhouse_max_connections
+        self._engine, self._limit = engine, config.max_connections
         self._watchdog = Watchdog()
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, threading.Thread] = {}
@@ -123,8 +123,8 @@ def main() -> None:
     try:
         engine = Engine(
             config.state_dir / "clickhouse",
-            config.clickhouse_max_threads,
-            config.clickhouse_max_memory,
+            config.max_threads,
+            config.max_memory_bytes,
             config.roles,
         )
         server = Server(config, engine)

@@ -58,7 +58,7 @@ class Watch:
         if settled and (last_rules is None or changed(last_rules, in_force.rules)):
             # The optimizer changed rules. Give the change tau to take effect before judging its
             # predictions.
-            await self.settle(self._settings.papa_tau_s)
+            await self.settle(self._settings.tau_s)
             now = await hot.in_force(self._redis, self._clusters)
             if now is None or changed(now.rules, in_force.rules):
                 raise Interrupted("rules are still changing")
@@ -71,7 +71,7 @@ class Watch:
         Raises Interrupted as `samples` does.
         """
         found: list[Sample] = []
-        async for one in self.samples(in_force, self._settings.papa_windows):
+        async for one in self.samples(in_force, self._settings.windows):
             found.append(one)
         return measure(found, expected(in_force))
 
@@ -90,7 +90,7 @@ class Watch:
                 continue
             try:
                 now = await self._unchanged(in_force)
-                at, most_s = time.time(), self._settings.papa_board_max_age_s
+                at, most_s = time.time(), self._settings.board_max_age_s
                 yield sample(telemetry, now, self._topology, at, most_s)
                 sound = True
             except ProblemError as error:
@@ -99,7 +99,7 @@ class Watch:
             raise Interrupted(why)
 
     async def _window(self, in_force: InForce) -> None:
-        deadline = time.monotonic() + self._settings.papa_window_s
+        deadline = time.monotonic() + self._settings.window_s
         while (left := deadline - time.monotonic()) > 0:
             await self._hold_on(min(_SAMPLE_S, left))
             await self._unchanged(in_force)

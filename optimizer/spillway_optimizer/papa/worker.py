@@ -50,13 +50,13 @@ class Worker:
         self.history = history
         self.states = States(_LOG)
         self.reader = Reader(redis, history, self.clusters, self.states, _MODEL_REFRESH_S)
-        self.lease = Lease(redis, "papa", settings.papa_lease_s)
+        self.lease = Lease(redis, "papa", settings.lease_s)
         self.parameters = Parameters(
-            gamma=settings.papa_gamma,
-            theta=settings.papa_theta,
-            delta_perf=settings.papa_delta_perf,
-            min_gap_ms=settings.papa_min_gap_ms,
-            sigma=settings.papa_sigma,
+            gamma=settings.gamma,
+            theta=settings.theta,
+            delta_perf=settings.delta_perf,
+            min_gap_ms=settings.min_gap_ms,
+            sigma=settings.sigma,
         )
         self.checkpoint: Checkpoint | None = None
         self.missing: str | None = "start"  # why this process is not ready; None once it is
@@ -173,7 +173,7 @@ class Worker:
         await self._publish(in_force, key, after, f"PAPA: observed against predicted: {gaps}")
         try:
             ruleset = await self.watch.until(lambda now: _weights(now, key) == _positive(after))
-            await self.watch.settle(self.settings.papa_settle_s)
+            await self.watch.settle(self.settings.settle_s)
             verdict, result = await self._judge(ruleset, before)
         except Interrupted as why:
             await self._supersede(trial, str(why))
@@ -201,10 +201,10 @@ class Worker:
 
         Takes at most twice as many windows as were measured before the step.
         """
-        test, found = Judge(self.settings.papa_alpha), []
+        test, found = Judge(self.settings.alpha), []
         for value in before.objectives_ms:
             test.add_before(value)
-        async for one in self.watch.samples(ruleset, 2 * self.settings.papa_windows):
+        async for one in self.watch.samples(ruleset, 2 * self.settings.windows):
             found.append(one)
             if test.add_after(one.objective_ms) is not Verdict.UNDECIDED:
                 break
@@ -241,7 +241,7 @@ class Worker:
         telemetry = await self.reader.read()
         if telemetry is None:
             raise Interrupted("no telemetry")
-        now, most_s = time.time(), self.settings.papa_board_max_age_s
+        now, most_s = time.time(), self.settings.board_max_age_s
         found = unknown.unknowns(telemetry, self.clusters, now, most_s)
         return unknown.gained(found, key.class_id, before, after)
 
@@ -261,9 +261,7 @@ class Worker:
     async def _publish(self, in_force: InForce, key: RuleKey, weights: Weights, why: str) -> None:
         now = time.time()
         ruleset_id = str(uuid.uuid4())
-        ruleset = adjusted(
-            in_force, key, weights, why, ruleset_id, now, self.settings.papa_ttl_s, self.topology
-        )
+        ruleset = adjusted(in_force, key, weights, why, ruleset_id, now, self.settings.ttl_s, self.topology)
         if not self.lease.held():
             raise Interrupted("the lease ran out")
         ruleset.fencing_token = self.lease.fencing_token

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 
 import redis.connection
 from clickhouse_driver import Client
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 from pydantic_settings import SettingsConfigDict
 from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
-from spillway_runtime.settings import HostPort, Settings
+from spillway_runtime.box import Box
+from spillway_runtime.settings import HostPort, Settings, tuning
 
 from spillway_optimizer.policies import REGISTRY
 
@@ -75,35 +76,71 @@ class Optimizer(Servers):
 
     policy: Annotated[str, AfterValidator(_policy)]
     guardrails: Path | None = None
-    optimizer_period_s: float = Field(5.0, gt=0)
-    optimizer_load_change: float = Field(0.2, gt=0, le=1)
-    optimizer_min_interval_s: float = Field(1.0, ge=0)
-    optimizer_renew_s: float = Field(15.0, gt=0)
-    optimizer_ttl_s: float = Field(120.0, gt=0)
-    optimizer_lease_s: float = Field(10.0, ge=1)
-    optimizer_demand_half_life_s: float = Field(5.0, ge=0)
-    optimizer_board_max_age_s: float = Field(15.0, gt=0)
-    optimizer_min_weight_change: int = Field(200, ge=0, le=10_000)
-    optimizer_failure_cost_ms: float = Field(600.0, ge=0)
-    optimizer_rollback_interval_s: float = Field(600.0, ge=0)
-    optimizer_min_gain: float = Field(0.001, ge=0, lt=1)
-    optimizer_relative_gap: float = Field(1e-4, gt=0, lt=1)
-    optimizer_solve_s: float = Field(3.0, gt=0)
+    period_s: float = tuning("OPTIMIZER_PERIOD_S", "time between two solves", 5.0, gt=0)
+    load_change: float = tuning(
+        "OPTIMIZER_LOAD_CHANGE", "relative; a larger change is solved at once", 0.2, gt=0, le=1
+    )
+    min_interval_s: float = tuning(
+        "OPTIMIZER_MIN_INTERVAL_S",
+        "least time between two solves; after a long solve, the time that it took",
+        1.0,
+        ge=0,
+    )
+    renew_s: float = tuning(
+        "OPTIMIZER_RENEW_S", "time after which unchanged rules are proposed again", 15.0, gt=0
+    )
+    ttl_s: float = tuning("OPTIMIZER_TTL_S", "expiry of a ruleset", 120.0, gt=0)
+    lease_s: float = tuning("OPTIMIZER_LEASE_S", "expiry of the leader's lease", 10.0, ge=1)
+    demand_half_life_s: float = tuning(
+        "OPTIMIZER_DEMAND_HALF_LIFE_S", "half-life of the smoothing of demand; 0: no smoothing", 5.0, ge=0
+    )
+    board_max_age_s: float = tuning(
+        "OPTIMIZER_BOARD_MAX_AGE_S", "[what is older is unknown](#what-is-unknown), and held", 15.0, gt=0
+    )
+    min_weight_change: int = tuning(
+        "OPTIMIZER_MIN_WEIGHT_CHANGE",
+        "least change of a weight that is proposed, of 10 000",
+        200,
+        ge=0,
+        le=10_000,
+    )
+    failure_cost_ms: float = tuning(
+        "OPTIMIZER_FAILURE_COST_MS",
+        "cost of a call at a success rate of one half; 0: failures cost nothing",
+        600.0,
+        ge=0,
+    )
+    rollback_interval_s: float = tuning(
+        "OPTIMIZER_ROLLBACK_INTERVAL_S",
+        "least time between two rollbacks of an application, and before a failed change is tried again",
+        600.0,
+        ge=0,
+    )
+    min_gain: float = tuning(
+        "OPTIMIZER_MIN_GAIN", "least gain of the objective that is proposed, relative", 0.001, ge=0, lt=1
+    )
+    relative_gap: float = tuning("OPTIMIZER_RELATIVE_GAP", "gap at which refining stops", 1e-4, gt=0, lt=1)
+    solve_s: float = tuning("OPTIMIZER_SOLVE_S", "time after which refining stops", 3.0, gt=0)
 
 
 class Papa(Servers):
     """Settings of the command `papa`. Symbols as in SLATE 4.4.2."""
 
-    papa_gamma: float = Field(0.05, gt=0, le=1)
-    papa_tau_s: float = Field(10.0, gt=0)
-    papa_theta: int = Field(3, ge=1)
-    papa_delta_perf: float = Field(0.10, gt=0)
-    papa_settle_s: float = Field(5.0, ge=0)
-    papa_window_s: float = Field(6.0, gt=0)
-    papa_windows: int = Field(8, ge=3)
-    papa_alpha: float = Field(0.05, gt=0, lt=1)
-    papa_min_gap_ms: float = Field(1.0, ge=0)
-    papa_sigma: float = Field(2.0, ge=0)
-    papa_lease_s: float = Field(10.0, ge=1)
-    papa_ttl_s: float = Field(120.0, gt=0)
-    papa_board_max_age_s: float = Field(15.0, gt=0)
+    gamma: float = tuning("PAPA_GAMMA", "γ of SLATE 4.4.2: size of a step", 0.05, gt=0, le=1)
+    tau_s: float = tuning("PAPA_TAU_S", "τ: settling time after others change rules", 10.0, gt=0)
+    theta: int = tuning("PAPA_THETA", "θ of SLATE 4.4.2", 3, ge=1)
+    delta_perf: float = tuning("PAPA_DELTA_PERF", "δ_perf of SLATE 4.4.2", 0.10, gt=0)
+    settle_s: float = tuning("PAPA_SETTLE_S", "time between a step in force and its measurement", 5.0, ge=0)
+    window_s: float = tuning("PAPA_WINDOW_S", "length of a window", 6.0, gt=0)
+    windows: int = tuning("PAPA_WINDOWS", "windows before a step; at most twice as many follow it", 8, ge=3)
+    alpha: float = tuning(
+        "PAPA_ALPHA", "upper bound of the probability that a step without effect is kept", 0.05, gt=0, lt=1
+    )
+    min_gap_ms: float = tuning("PAPA_MIN_GAP_MS", "noise guard: spread", 1.0, ge=0)
+    sigma: float = tuning("PAPA_SIGMA", "noise guard: spread in standard errors", 2.0, ge=0)
+    lease_s: float = tuning("PAPA_LEASE_S", "as for the optimizer", 10.0, ge=1)
+    ttl_s: float = tuning("PAPA_TTL_S", "as for the optimizer", 120.0, gt=0)
+    board_max_age_s: float = tuning("PAPA_BOARD_MAX_AGE_S", "as for the optimizer", 15.0, gt=0)
+
+
+BOX = Box("OPTIMIZER", {"run": Optimizer, "papa": Papa})

@@ -41,8 +41,8 @@ class Service:
         self.states = States(_LOG)
         self.guardrails = GuardrailFile(settings.guardrails, topology)
         self.reader = Reader(redis, history, self.clusters, self.states)
-        self.lease = Lease(redis, "optimizer", settings.optimizer_lease_s)
-        stop = Stop(relative_gap=settings.optimizer_relative_gap, seconds=settings.optimizer_solve_s)
+        self.lease = Lease(redis, "optimizer", settings.lease_s)
+        stop = Stop(relative_gap=settings.relative_gap, seconds=settings.solve_s)
         self.following = Following(redis, settings.policy, stop, self.states)
         self.solving = Solving(
             settings, topology, redis, history, proposals, self.lease, self.guardrails, self.states
@@ -120,11 +120,11 @@ class Service:
         A server that does not answer must not delay a take-over.
         """
         if self._warming is None or self._warming.done():
-            reading = self.reader.refresh(self.settings.optimizer_period_s)
+            reading = self.reader.refresh(self.settings.period_s)
             self._warming = asyncio.create_task(reading)
 
     async def _beside(self, work: Awaitable[_T]) -> _T:
-        return await beside(self.lease, self.settings.optimizer_lease_s / 3, work)
+        return await beside(self.lease, self.settings.lease_s / 3, work)
 
     async def _trigger(self, now: float) -> Trigger | None:
         """Returns why to solve at this tick, or None.
@@ -133,7 +133,7 @@ class Service:
         """
         changed = guardrails.changed(self.guardrails, self.states)
         pulse = await hot.pulse(self.redis, self.clusters)
-        change = self.settings.optimizer_load_change
+        change = self.settings.load_change
         found = urgent(self.basis, pulse, self.following.name, changed, change)
         # A changed file is reported only once, so keep it. A load that returned to its old value
         # needs no solve any more.
@@ -154,7 +154,7 @@ class Service:
         if telemetry is None:
             self._wait_for("clickhouse")
             return
-        self.due_at = started + self.settings.optimizer_period_s
+        self.due_at = started + self.settings.period_s
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
         if waits_for is None:  # otherwise nothing was published, and the urgent reason remains
             self.basis = Basis(
@@ -164,7 +164,7 @@ class Service:
                 self.pressing = None
         # A slow solver is not started again at once, whatever changes.
         ended = time.monotonic()
-        self.free_at = ended + max(self.settings.optimizer_min_interval_s, ended - started)
+        self.free_at = ended + max(self.settings.min_interval_s, ended - started)
         self._wait_for(waits_for)
 
     def _wait_for(self, server: str | None) -> None:

@@ -189,7 +189,7 @@ class Solving:
         return cases
 
     def _watch(self) -> Watch:
-        return Watch(self.settings.optimizer_rollback_interval_s, self.settings.optimizer_load_change)
+        return Watch(self.settings.rollback_interval_s, self.settings.load_change)
 
     def _watched_case(
         self,
@@ -225,7 +225,7 @@ class Solving:
             return case
         if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
             return case
-        price = self.settings.optimizer_failure_cost_ms
+        price = self.settings.failure_cost_ms
         seen = sample(told, self.unknown, solved.problem, part.evaluation, around.now, price)
         if seen is not None:
             watch.observe(seen)
@@ -257,7 +257,7 @@ class Solving:
 
     def _build(self, told: Telemetry, run: Run) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
-        limits = Limits(s.optimizer_board_max_age_s, failure_cost_ms=s.optimizer_failure_cost_ms)
+        limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
         success = self.successes.rates()
         return build(told, self.topology, now, limits, self.demand, current, self._routed(run), success)
 
@@ -273,27 +273,27 @@ class Solving:
         A jump is not noise, so it is not averaged. Demand that is unknown keeps its last known
         value.
         """
-        max_age_s = self.settings.optimizer_board_max_age_s
+        max_age_s = self.settings.board_max_age_s
         self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
         self.successes = self.successes.after(told, unknown, now)
-        half_life_s = self.settings.optimizer_demand_half_life_s
+        half_life_s = self.settings.demand_half_life_s
         held = {key: rps for key, rps in self.demand.items() if of(unknown, key)}
         observed = {**hot.rates(told.demand), **held}
         if self._demand_at is None:
             self.demand = smooth(None, observed, 0.0, half_life_s)
         else:
-            jumped = jumps(self.demand, observed, self.settings.optimizer_load_change)
+            jumped = jumps(self.demand, observed, self.settings.load_change)
             self.demand = smooth(self.demand, observed, now - self._demand_at, half_life_s, jumped)
         self._demand_at = now
 
     async def _beside_the_lease(self, work: Callable[[], _T]) -> _T:
         """Runs `work` in a thread and renews the lease meanwhile."""
-        every_s = self.settings.optimizer_lease_s / 3
+        every_s = self.settings.lease_s / 3
         return await beside(self.lease, every_s, asyncio.to_thread(work))
 
     def _thresholds(self, application: ApplicationModel) -> Thresholds:
         s = self.settings
-        own = Thresholds(s.optimizer_min_weight_change, s.optimizer_min_gain, s.optimizer_renew_s)
+        own = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
         return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
 
     def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
@@ -304,7 +304,7 @@ class Solving:
         evaluations = [case.part.evaluation for case in cases if case.part is not None]
         if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
             return
-        now, max_age_s = run.occasion.at, self.settings.optimizer_board_max_age_s
+        now, max_age_s = run.occasion.at, self.settings.board_max_age_s
         observed_ms = metrics.observed_ms(told, now, max_age_s)
         demand_rps = sum(e.demand_rps for e in evaluations)
         predicted = sum(e.compute_ms_rps + e.network_ms_rps for e in evaluations)
@@ -346,7 +346,7 @@ class Solving:
             origin=Origin.ORIGIN_OPTIMIZER,
             window=run.window,
             created_at=time.time(),  # not the tick's time: the publisher counts its age from here
-            ttl_s=min(self.settings.optimizer_ttl_s, current.maximum_expiry_seconds),
+            ttl_s=min(self.settings.ttl_s, current.maximum_expiry_seconds),
             classes=run.classes,
             fencing_token=self._token,
             base_version=run.in_force.base_version if run.in_force else self._lost.version,

@@ -46,7 +46,7 @@ def publisher(world):
             "SPILLWAY_TOPOLOGY": str(TOPOLOGY),
             "SPILLWAY_SIGNING_KEY": str(key),
             "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
-            "SPILLWAY_REFRESH_SECONDS": "0.5",
+            "SPILLWAY_PUBLISHER_REFRESH_S": "0.5",
         },
         log=world.folder / "publisher.log",
         ready=lambda: answers(port),

@@ -11,7 +11,7 @@ from two_applications import OTHER
 
 @pytest.fixture
 def mesh(settings, tmp_path):
-    return Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
+    return Mesh(settings, tmp_path, THIRD, demand_half_life_s=0)
 
 
 def _idle(prefix, *, method="GET"):

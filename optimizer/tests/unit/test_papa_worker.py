@@ -23,7 +23,7 @@ from spillway_optimizer.service.config import Papa
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
 PREDICTED_MS, MEAN_MS, NOISE_MS = 20.0, 50.0, 5.0
-WINDOWS = Papa.model_fields["papa_windows"].default
+WINDOWS = Papa.model_fields["windows"].default
 
 
 class Mesh:

@@ -43,7 +43,7 @@ class _Lease:
 
 @pytest.fixture
 def service(settings, monkeypatch):
-    made = Service(settings(optimizer_period_s=0.001), TOPOLOGY, None, _History(), None)
+    made = Service(settings(period_s=0.001), TOPOLOGY, None, _History(), None)
     made.lease = _Lease()
     solved = []
 
@@ -86,7 +86,7 @@ def leading(settings, monkeypatch):
     `solved`: the kinds of triggers that it solved for. `away`: for each solve, the server that
     prevents publishing. Once the list is empty, no server does.
     """
-    made = Service(settings(optimizer_min_interval_s=0), TOPOLOGY, None, _History(), None)
+    made = Service(settings(min_interval_s=0), TOPOLOGY, None, _History(), None)
     made.lease, made.reader = _Lease(), SimpleNamespace(read=_telemetry)
     made.changes, made.away, made.solved = [True], [], []
 

@@ -18,7 +18,7 @@ THIRD = "south"
 
 @pytest.fixture
 def mesh(settings, tmp_path):
-    return Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
+    return Mesh(settings, tmp_path, THIRD, demand_half_life_s=0)
 
 
 def _times(cluster, factor, class_id=ENTRY):
@@ -264,7 +264,7 @@ async def test_an_idle_cluster_that_streams_know_is_a_destination(settings, tmp_
     """
     taken = []
     for age in (1, 60):
-        mesh = Mesh(settings, tmp_path, THIRD, optimizer_demand_half_life_s=0)
+        mesh = Mesh(settings, tmp_path, THIRD, demand_half_life_s=0)
         mesh.unknown = {
             **_known(NOW, "west", "east"),
             THIRD: dict.fromkeys(SERVICES, UnknownEntry(NOW - age, "")),

@@ -82,7 +82,7 @@ def _read(settings: config.TopologySettings) -> tuple[Topology, GuardrailFile]:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    settings = load(config.RunSettings)
+    settings: config.RunSettings = config.BOX.load("run")
     topology, guardrails = _read(settings)
     keys = Keys(settings.signing_key, settings.ruleset_keys)
     # These libraries log every attempt with its stack trace.

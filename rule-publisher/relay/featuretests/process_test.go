@@ -88,7 +88,7 @@ func environment(conf relay.Config) []string {
 func TestSigtermEndsCleanly(t *testing.T) {
 	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
 	conf.XDSListen = testkit.FreeAddress(t)
-	command, out := relayProcess(append(environment(conf), "SPILLWAY_LOG_LEVEL=debug")...)
+	command, out := relayProcess(append(environment(conf), "SPILLWAY_RELAY_LOG_LEVEL=debug")...)
 	must(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()

@@ -13,7 +13,6 @@ from pathlib import Path
 import yaml
 from aiokafka.errors import KafkaError
 from spillway_runtime import exit_codes
-from spillway_runtime.settings import load
 
 from spillway_streams import StreamsError
 from spillway_streams.process import cluster_topics, config
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.print:
         print("\n".join(map(_line, wanted)))
         return 0
-    settings = load(config.TopicsSettings)
+    settings = config.BOX.load("topics")
     try:
         found = asyncio.run(acls.apply(settings, wanted, change=not args.plan))
     except (KafkaError, OSError) as error:

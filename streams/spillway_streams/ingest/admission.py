@@ -59,7 +59,7 @@ class Gate:
             return told[0]
         if not self._accept:
             raise UnadmittedError(
-                f"no header {names.KAFKA_HEADER_CLUSTER} of the job admit, and SPILLWAY_ACCEPT_UNADMITTED is off"
+                f"no header {names.KAFKA_HEADER_CLUSTER} of the job admit, and SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off"
             )
         self._counters.add("unadmitted_messages")
         return None

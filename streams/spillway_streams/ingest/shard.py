@@ -108,15 +108,15 @@ class Shards:
     def __init__(self, settings: ExclusiveSettings, partitions: int) -> None:
         self._options: dict[str, Any] = {
             "partitions": partitions,
-            "window_ms": round(settings.window * 1000),
-            "hold_ms": round(settings.hold * 1000),
-            "life_ms": round(settings.life * 1000),
-            "remember_ms": round(settings.remember * 1000),
+            "window_ms": round(settings.window_s * 1000),
+            "hold_ms": round(settings.hold_s * 1000),
+            "life_ms": round(settings.life_s * 1000),
+            "remember_ms": round(settings.remember_s * 1000),
             "tick_ms": TICK_MS,
             "max_trace_spans": settings.max_trace_spans,
             "max_tick_spans": settings.max_tick_spans,
             "classes_per_service": settings.classes_per_service,
-            "span_sample": settings.span_sample,
+            "span_sample": settings.span_sample_share,
             "hot_ms": HOT_MS,
         }
         self.horizon_ms = sum(self._options[name] for name in ("life_ms", "hold_ms", "remember_ms"))

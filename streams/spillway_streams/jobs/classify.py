@@ -42,9 +42,9 @@ class Classify:
             classes_per_service=settings.classes_per_service,
             confirm=settings.class_confirm,
             min_samples=settings.class_min_samples,
-            lease=settings.class_lease,
+            lease=settings.class_lease_s,
         )
-        self._memory = Memory(settings.class_memory, context.counters)
+        self._memory = Memory(settings.class_memory_s, context.counters)
         self._decider = Decider(options)
         self._novelty = findings.novelty()
         self._partitions: dict[str, int] = {}  # service -> the partition that its calls came in
@@ -198,6 +198,6 @@ def build(context: runner.Context[ClassifySettings]) -> faust.App:
     job = Classify(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)
     consume(app, context.lag, names.KAFKA_TOPIC_EDGES, job.take_edges)
-    runner.every(app, context.settings.class_period, job.decide)
+    runner.every(app, context.settings.class_period_s, job.decide)
     follow(app, job.keep, lambda _: None)
     return app

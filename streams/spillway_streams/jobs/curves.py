@@ -123,22 +123,22 @@ class Curves:
     def __init__(self, app: faust.App, context: runner.Context[CurvesSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
-        self._window = Window(settings.board_window, settings.board_settle)
+        self._window = Window(settings.board_window_s, settings.board_settle_s)
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._reader = Reader(app, context)
         self._gate = Gate(settings.accept_unadmitted, context.counters)
-        lives = settings.board_expiry, settings.unknown_hold
+        lives = settings.board_expiry_s, settings.unknown_hold_s
         options, counters = settings.redis_options(), context.counters
         redis = Boards(settings.redis_url, *lives, context.status, options, counters)
         self._live = Live(app, context, redis, self.shares, self._reader)
 
     def _make(self, _: int) -> Share:
         settings, counters = self._settings, self._context.counters
-        options = Options(settings.min_samples, settings.shift_window, settings.capacity_seconds)
+        options = Options(settings.min_samples, settings.shift_window_s, settings.capacity_s)
         return Share(
-            load.LoadTable(settings.memory_seconds, counters, settings.max_keys, settings.max_key_seconds),
-            cpu.CpuTable(settings.memory_seconds, settings.max_keys),
+            load.LoadTable(settings.memory_s, counters, settings.max_keys, settings.max_key_seconds),
+            cpu.CpuTable(settings.memory_s, settings.max_keys),
             HotTable(self._window, settings.max_keys, counters),
             Modeller(options),
         )
@@ -149,7 +149,7 @@ class Curves:
         All later batches come again.
         """
         store, calls = self._context.clickhouse, names.KAFKA_TOPIC_CALLS
-        seconds = self._settings.memory_seconds
+        seconds = self._settings.memory_s
         stored = await restore.positions(store, JOB, shares)
         for number, share in shares.items():
             own = [row for row in stored if row[1] == number]
@@ -218,7 +218,7 @@ class Curves:
         points = [point for one in taken if isinstance(one.rows, list) for point in one.rows]
         await self._insert("cpu_1s", cpu.CPU_1S, points)
         for share in self.shares.ready.values():
-            share.own_times(self._settings.board_window, self._settings.lateness, time.monotonic())
+            share.own_times(self._settings.board_window_s, self._settings.lateness_s, time.monotonic())
         done = positions.rows(JOB, (one.batch for one in taken if one.batch))
         await self._insert("positions", positions.POSITIONS, done)
         self._unstored.stored(taken)
@@ -300,8 +300,8 @@ def build(context: runner.Context[CurvesSettings]) -> faust.App:
     consume(app, context.lag, names.KAFKA_TOPIC_CALLS, job.take_calls)
     consume(app, context.lag, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
     consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
-    runner.every(app, context.settings.board_period, job.board)
-    runner.every(app, context.settings.store_period, job.store)
-    runner.every(app, context.settings.fit_period, job.fit)
+    runner.every(app, context.settings.board_period_s, job.board)
+    runner.every(app, context.settings.store_period_s, job.store)
+    runner.every(app, context.settings.fit_period_s, job.fit)
     follow(app, job.assigned, job.revoked)
     return app

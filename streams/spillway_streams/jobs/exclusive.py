@@ -61,7 +61,7 @@ class Exclusive:
         self._stored_spans = 0  # spans still open after the last flush
         self._commit_at = 0.0
         self._rules_known = asyncio.Event()
-        self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period)), self._counters)
+        self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period_s)), self._counters)
         self._mark_at = 0.0
 
     @property
@@ -178,7 +178,7 @@ class Exclusive:
         known_ms = 0
         while True:
             async with shard.lock:
-                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew * 1000))
+                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew_s * 1000))
                 clock_ms = shard.engine.clock_ms
                 if self._rules.is_fresh(clock_ms) or clock_ms <= known_ms + FRESH_MS:
                     return await self._close_locked(tp, shard)
@@ -241,7 +241,7 @@ class Exclusive:
             self._mark_at = time.monotonic() + max(_MARK_S, sources * layout.partitions / _MARKS_PER_S)
         for tp, shard in dict(self._shards).items():
             async with shard.lock:
-                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew * 1000))
+                shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew_s * 1000))
                 batch = shard.engine.arrivals()
                 found = await asyncio.to_thread(_arrivals, tp.partition, batch, shard.coverage)
             if is_time:
@@ -306,8 +306,8 @@ def build(context: runner.Context[ExclusiveSettings]) -> faust.App:
     job = Exclusive(app, context)
     consume(app, context.lag, names.KAFKA_TOPIC_OTLP_SPANS, job.take, acks=False)
     app.transport.opener = job.open
-    runner.every(app, context.settings.flush_period, job.flush)
-    runner.every(app, context.settings.arrivals_period, job.send_arrivals)
+    runner.every(app, context.settings.flush_period_s, job.flush)
+    runner.every(app, context.settings.arrivals_period_s, job.send_arrivals)
     app.task(job.poll_rules)
     runner.every(app, PERIOD_S, job.poll_rules)
 

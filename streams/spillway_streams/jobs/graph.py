@@ -48,24 +48,24 @@ class Graph:
     def __init__(self, app: faust.App, context: runner.Context[GraphSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
-        self._window = Window(settings.board_window, settings.board_settle)
+        self._window = Window(settings.board_window_s, settings.board_settle_s)
         self.shares = Shares(app, self._make, self._restore)
         self._unstored = Unstored(app)
-        self._requests = Trailing(settings.graph_window + _TRACE_S)
+        self._requests = Trailing(settings.graph_window_s + _TRACE_S)
         self._gate = Gate(context.settings.accept_unadmitted, context.counters)
         self._reader = Reader(app, context)
-        lives = settings.board_expiry, settings.unknown_hold
+        lives = settings.board_expiry_s, settings.unknown_hold_s
         options, counters = settings.redis_options(), context.counters
         redis = Boards(settings.redis_url, *lives, context.status, options, counters)
         self._live = Live(app, context, redis, self.shares, self._reader, entries_only=True)
 
     def _make(self, _: int) -> Share:
         settings, counters = self._settings, self._context.counters
-        graph = CallGraph(settings.graph_window * _MEMORY_WINDOWS, settings.max_keys, counters)
+        graph = CallGraph(settings.graph_window_s * _MEMORY_WINDOWS, settings.max_keys, counters)
         return Share(graph, HotTable(self._window, settings.max_keys, counters))
 
     async def _restore(self, shares: Mapping[int, Share]) -> None:
-        store, seconds = self._context.clickhouse, self._settings.graph_window * _MEMORY_WINDOWS
+        store, seconds = self._context.clickhouse, self._settings.graph_window_s * _MEMORY_WINDOWS
         stored = await restore.positions(store, JOB, shares)
         for number, share in shares.items():
             own = [row for row in stored if row[1] == number]
@@ -81,7 +81,7 @@ class Graph:
         share, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
         if share:
             if batch and parts is not None:
-                share.add_requests(batch, parts, self._settings.lateness)
+                share.add_requests(batch, parts, self._settings.lateness_s)
             self._requests.add(event, batch)
 
     async def take_edges(self, event: faust.EventT) -> None:
@@ -155,7 +155,7 @@ class Graph:
         settings = self._settings
         pairs: dict[str, NetworkEntry] = {}
         for share in self.shares.ready.values():
-            end, rows = share.network_times(settings.graph_window, settings.lateness, time.monotonic())
+            end, rows = share.network_times(settings.graph_window_s, settings.lateness_s, time.monotonic())
             pairs |= callgraph.network_board(rows, end)
         await self._live.board(
             names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs}, says_unknown=True
@@ -183,7 +183,7 @@ class Graph:
 
     async def rows(self) -> None:
         """Stores call ratios and network times in ClickHouse, where there is new data."""
-        wall, window, lateness = time.monotonic(), self._settings.graph_window, self._settings.lateness
+        wall, window, lateness = time.monotonic(), self._settings.graph_window_s, self._settings.lateness_s
         ratios, pairs = [], []
         for share in self.shares.ready.values():
             told = (share.watermark.now(wall), share.network_watermark.now(wall))
@@ -217,7 +217,7 @@ def build(context: runner.Context[GraphSettings]) -> faust.App:
     consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
     consume(app, context.lag, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
     follow(app, job.assigned, job.revoked)
-    runner.every(app, context.settings.board_period, job.board)
-    runner.every(app, context.settings.store_period, job.store)
-    runner.every(app, context.settings.graph_period, job.rows)
+    runner.every(app, context.settings.board_period_s, job.board)
+    runner.every(app, context.settings.store_period_s, job.store)
+    runner.every(app, context.settings.graph_period_s, job.rows)
     return app

@@ -60,7 +60,7 @@ class Live(Generic[S]):
         self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
         self._settings, self._partitions = settings, context.layout.partitions
         self._counters = context.counters
-        self._trailing = Trailing(settings.board_window + settings.board_settle + _KEEP_S)
+        self._trailing = Trailing(settings.board_window_s + settings.board_settle_s + _KEEP_S)
         self._offsets: dict[TP, int] = {}
         self._caught_up: set[TP] = set()
         self._held: dict[int, Held] = {}
@@ -160,7 +160,7 @@ class Live(Generic[S]):
             share.hot,
             lambda times: entries(share, times),
             now,
-            self._settings.unknown_hold,
+            self._settings.unknown_hold_s,
             self._placement.names,
         )
         by_counters = self._counted.setdefault(number, CountedBoards(self._entries_only, self._counters))
@@ -170,7 +170,7 @@ class Live(Generic[S]):
 
     def _unknown(self, number: int, share: S) -> Mapping[str, dict[str, UnknownEntry]]:
         one = self._held[number]
-        found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after)
+        found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after_s)
         placed = [
             place
             for place in self._placement.services()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 from spillway_contracts.wires import ClickHouseWire, KafkaWire, RedisWire
-from spillway_runtime.settings import HostPort, Settings
+from spillway_runtime.box import Box
+from spillway_runtime.settings import HostPort, Settings, tuning
 
 from spillway_streams.process import cluster_topics
 
@@ -14,7 +15,14 @@ TICK_MS = 500  # length of a tick; log time is cut into ticks
 class TopicsSettings(KafkaWire, Settings):
     """Settings of the command `topics`."""
 
-    topic_replicas: int = Field(1, ge=1, le=10, description="of topics that do not exist yet")
+    topic_replicas: int = tuning(
+        "STREAMS_TOPIC_REPLICAS",
+        "replicas of topics that do not exist yet; the file of `topics` precedes it",
+        1,
+        was="TOPIC_REPLICAS",
+        ge=1,
+        le=10,
+    )
 
     @property
     def brokers(self) -> list[str]:
@@ -32,7 +40,14 @@ class JobSettings(TopicsSettings):
 
     state_dir: Path
     health_listen: HostPort
-    topic_partitions: int = Field(4, ge=1, le=1024)
+    topic_partitions: int = tuning(
+        "STREAMS_TOPIC_PARTITIONS",
+        "partitions of topics that do not exist yet",
+        4,
+        was="TOPIC_PARTITIONS",
+        ge=1,
+        le=1024,
+    )
 
 
 class StoringSettings(JobSettings, ClickHouseSettings):
@@ -42,8 +57,11 @@ class StoringSettings(JobSettings, ClickHouseSettings):
 class AdmissionSettings(Settings):
     """Settings of the jobs that read the topics of all clusters."""
 
-    accept_unadmitted: bool = Field(
-        False, description="take messages that `admit` has not written: while collectors of 0.1.0 write them"
+    accept_unadmitted: bool = tuning(
+        "STREAMS_ACCEPT_UNADMITTED",
+        "take messages that `admit` has not written, while collectors of 0.1.0 write to the topics of all clusters",
+        False,
+        was="ACCEPT_UNADMITTED",
     )
 
 
@@ -72,27 +90,57 @@ class HotSettings(RedisWire, StoringSettings, AdmissionSettings):
     """Settings of jobs that also write boards. Seconds are event time unless said otherwise."""
 
     redis_url: str = Field(description="redis://:pass@host:port/0")
-    board_period: float = Field(0.25, gt=0, le=60, description="wall seconds between boards")
-    board_window: int = Field(5, ge=1, le=60, description="a board covers this many whole seconds")
-    board_settle: float = Field(
-        1.0, ge=0, le=30, description="seconds are counted for a rate once they are this old"
+    board_period_s: float = tuning(
+        "STREAMS_BOARD_PERIOD_S", "wall time between boards", 0.25, was="BOARD_PERIOD", gt=0, le=60
     )
-    store_period: float = Field(1.0, gt=0, le=60, description="wall seconds between inserts of parts")
-    max_keys: int = Field(
-        5000, ge=10, description="classes by cluster, and edges, remembered per topic partition"
+    board_window_s: int = tuning(
+        "STREAMS_BOARD_WINDOW_S", "whole seconds that a board covers", 5, was="BOARD_WINDOW", ge=1, le=60
     )
-    board_expiry: float = Field(15.0, gt=0, le=3600, description="wall seconds until a board is forgotten")
-    unknown_after: float = Field(
-        10.0, gt=0, le=600, description="seconds after which what is not heard of is unknown"
+    board_settle_s: float = tuning(
+        "STREAMS_BOARD_SETTLE_S",
+        "age at which seconds count for a rate",
+        1.0,
+        was="BOARD_SETTLE",
+        ge=0,
+        le=30,
     )
-    unknown_hold: float = Field(
+    store_period_s: float = tuning(
+        "STREAMS_STORE_PERIOD_S", "wall time between inserts", 1.0, was="STORE_PERIOD", gt=0, le=60
+    )
+    max_keys: int = tuning(
+        "STREAMS_MAX_KEYS", "classes by cluster, and edges, per partition", 5000, was="MAX_KEYS", ge=10
+    )
+    board_expiry_s: float = tuning(
+        "STREAMS_BOARD_EXPIRY_S",
+        "wall time after which a board is forgotten",
+        15.0,
+        was="BOARD_EXPIRY",
+        gt=0,
+        le=3600,
+    )
+    unknown_after_s: float = tuning(
+        "STREAMS_UNKNOWN_AFTER_S",
+        "time without telemetry after which something is unknown",
+        10.0,
+        was="UNKNOWN_AFTER",
+        gt=0,
+        le=600,
+    )
+    unknown_hold_s: float = tuning(
+        "STREAMS_UNKNOWN_HOLD_S",
+        "how long its last known values stay where it has no Envoys",
         3600.0,
+        was="UNKNOWN_HOLD",
         gt=0,
         le=86_400,
-        description="seconds for which boards keep the last known values of it, where it has no Envoys",
     )
-    lateness: float = Field(
-        2.0, ge=0, le=60, description="seconds behind the newest call that are still filling"
+    lateness_s: float = tuning(
+        "STREAMS_LATENESS_S",
+        "seconds behind the newest call that are still filling",
+        2.0,
+        was="LATENESS",
+        ge=0,
+        le=60,
     )
 
 
@@ -102,32 +150,81 @@ class ExclusiveSettings(StoringSettings, AdmissionSettings):
     Seconds are log time unless said otherwise. REFERENCE.md explains what follows from them.
     """
 
-    window: float = Field(2.0, gt=0, le=60, description="silent seconds after which a trace closes")
-    hold: float = Field(
-        10.0, gt=0, le=600, description="seconds that a client span waits for its server span"
+    window_s: float = tuning(
+        "STREAMS_WINDOW_S", "silence after which a trace closes", 2.0, was="WINDOW", gt=0, le=60
     )
-    life: float = Field(30.0, gt=0, le=3600, description="seconds after which a trace closes, silent or not")
-    remember: float = Field(60.0, gt=0, le=3600, description="seconds after that in which repeats are known")
-    clock_skew: float = Field(
-        1.0, ge=0, le=60, description="seconds that this host's and the brokers' clocks may differ"
+    hold_s: float = tuning(
+        "STREAMS_HOLD_S", "how long a client span waits for its server span", 10.0, was="HOLD", gt=0, le=600
     )
-    flush_period: float = Field(0.2, gt=0, le=10, description="wall seconds between looks at what closed")
-    arrivals_period: float = Field(0.2, gt=0, le=10, description="wall seconds between batches of arrivals")
-    max_trace_spans: int = Field(20_000, ge=10)
-    max_tick_spans: int = Field(
-        80_000, ge=100, description="spans of traces first seen in one tick; the rest close at its end"
+    life_s: float = tuning(
+        "STREAMS_LIFE_S", "age at which a trace closes, silent or not", 30.0, was="LIFE", gt=0, le=3600
     )
-    max_unstored_rows: int = Field(
-        400_000, ge=1000, description="spans read ahead of what is stored; then consumption pauses"
+    remember_s: float = tuning(
+        "STREAMS_REMEMBER_S", "how long repeats of a span are recognised", 60.0, was="REMEMBER", gt=0, le=3600
     )
-    classes_per_service: int = Field(200, ge=1, le=10_000)
-    span_sample: float = Field(0.01, ge=0, le=1, description="share of traces whose raw spans are stored")
+    clock_skew_s: float = tuning(
+        "STREAMS_CLOCK_SKEW_S",
+        "how far this host's and the brokers' clocks may differ",
+        1.0,
+        was="CLOCK_SKEW",
+        ge=0,
+        le=60,
+    )
+    flush_period_s: float = tuning(
+        "STREAMS_FLUSH_PERIOD_S",
+        "wall time between closing and storing traces",
+        0.2,
+        was="FLUSH_PERIOD",
+        gt=0,
+        le=10,
+    )
+    arrivals_period_s: float = tuning(
+        "STREAMS_ARRIVALS_PERIOD_S",
+        "wall time between batches of arrivals",
+        0.2,
+        was="ARRIVALS_PERIOD",
+        gt=0,
+        le=10,
+    )
+    max_trace_spans: int = tuning(
+        "STREAMS_MAX_TRACE_SPANS", "spans at which a trace closes", 20_000, was="MAX_TRACE_SPANS", ge=10
+    )
+    max_tick_spans: int = tuning(
+        "STREAMS_MAX_TICK_SPANS",
+        "spans of traces first seen in one tick; the rest close at its end",
+        80_000,
+        was="MAX_TICK_SPANS",
+        ge=100,
+    )
+    max_unstored_rows: int = tuning(
+        "STREAMS_MAX_UNSTORED_ROWS",
+        "spans read ahead of what is stored; then consumption pauses",
+        400_000,
+        was="MAX_UNSTORED_ROWS",
+        ge=1000,
+    )
+    classes_per_service: int = tuning(
+        "STREAMS_CLASSES_PER_SERVICE",
+        "classes of a service; more fall into `/other`",
+        200,
+        was="CLASSES_PER_SERVICE",
+        ge=1,
+        le=10_000,
+    )
+    span_sample_share: float = tuning(
+        "STREAMS_SPAN_SAMPLE_SHARE",
+        "share of traces whose raw spans are stored",
+        0.01,
+        was="SPAN_SAMPLE",
+        ge=0,
+        le=1,
+    )
 
     @model_validator(mode="after")
     def _times(self) -> "ExclusiveSettings":
-        times = {name: getattr(self, name) for name in ("window", "hold", "life", "remember")}
+        times = {name: getattr(self, name) for name in ("window_s", "hold_s", "life_s", "remember_s")}
         odd = [f"{name} {value}" for name, value in times.items() if value * 1000 % TICK_MS]
-        names = "SPILLWAY_WINDOW, _HOLD, _LIFE, _REMEMBER"
+        names = "SPILLWAY_STREAMS_WINDOW_S, _HOLD_S, _LIFE_S, _REMEMBER_S"
         if odd:
             raise ValueError(f"{names}: {', '.join(odd)}: must be multiples of {TICK_MS / 1000} s")
         if sorted(times.values()) != list(times.values()):
@@ -138,33 +235,106 @@ class ExclusiveSettings(StoringSettings, AdmissionSettings):
 class CurvesSettings(HotSettings):
     """Settings of the job `curves`."""
 
-    fit_period: float = Field(5.0, gt=0, le=600, description="wall seconds between fits")
-    memory_seconds: int = Field(3600, ge=60, le=86_400, description="seconds with data that are remembered")
-    max_key_seconds: int = Field(
-        500_000, ge=1000, description="seconds of all classes remembered per topic partition"
+    fit_period_s: float = tuning(
+        "STREAMS_FIT_PERIOD_S", "wall time between fits", 5.0, was="FIT_PERIOD", gt=0, le=600
     )
-    capacity_seconds: int = Field(
-        600, ge=10, le=86_400, description="seconds with data that capacity is taken from"
+    memory_s: int = tuning(
+        "STREAMS_MEMORY_S",
+        "seconds with data of any class of a service that are remembered",
+        3600,
+        was="MEMORY_SECONDS",
+        ge=60,
+        le=86_400,
     )
-    min_samples: int = Field(30, ge=2, description="samples that make a utilisation bucket count")
-    shift_window: int = Field(60, ge=5, description="seconds of data that a shift is taken from")
+    max_key_seconds: int = tuning(
+        "STREAMS_MAX_KEY_SECONDS",
+        "seconds of all classes per partition",
+        500_000,
+        was="MAX_KEY_SECONDS",
+        ge=1000,
+    )
+    capacity_s: int = tuning(
+        "STREAMS_CAPACITY_S",
+        "seconds with data that capacity is taken from",
+        600,
+        was="CAPACITY_SECONDS",
+        ge=10,
+        le=86_400,
+    )
+    min_samples: int = tuning(
+        "STREAMS_MIN_SAMPLES", "samples that make a utilisation bucket count", 30, was="MIN_SAMPLES", ge=2
+    )
+    shift_window_s: int = tuning(
+        "STREAMS_SHIFT_WINDOW_S", "seconds of data that a shift is taken from", 60, was="SHIFT_WINDOW", ge=5
+    )
 
 
 class GraphSettings(HotSettings):
     """Settings of the job `graph`."""
 
-    graph_window: int = Field(
-        30, ge=1, le=3600, description="call ratios and network times cover these seconds"
+    graph_window_s: int = tuning(
+        "STREAMS_GRAPH_WINDOW_S",
+        "seconds that call ratios and network times cover",
+        30,
+        was="GRAPH_WINDOW",
+        ge=1,
+        le=3600,
     )
-    graph_period: float = Field(5.0, gt=0, le=600, description="wall seconds between rows")
+    graph_period_s: float = tuning(
+        "STREAMS_GRAPH_PERIOD_S", "wall time between rows", 5.0, was="GRAPH_PERIOD", gt=0, le=600
+    )
 
 
 class ClassifySettings(StoringSettings):
     """Settings of the job `classify`. Seconds are wall-clock time."""
 
-    class_period: float = Field(30.0, gt=0, le=3600, description="between decisions")
-    class_memory: float = Field(1800.0, ge=1, le=86_400, description="what decisions rest on")
-    class_confirm: int = Field(3, ge=1, le=100, description="decisions in a row before classes merge or part")
-    class_min_samples: int = Field(300, ge=50, description="good calls of a class before it is judged")
-    class_lease: float = Field(3600.0, ge=1, le=86_400, description="how long rare classes stay in /other")
-    classes_per_service: int = Field(200, ge=1, le=10_000)
+    class_period_s: float = tuning(
+        "STREAMS_CLASS_PERIOD_S", "time between decisions", 30.0, was="CLASS_PERIOD", gt=0, le=3600
+    )
+    class_memory_s: float = tuning(
+        "STREAMS_CLASS_MEMORY_S", "what decisions rest on", 1800.0, was="CLASS_MEMORY", ge=1, le=86_400
+    )
+    class_confirm: int = tuning(
+        "STREAMS_CLASS_CONFIRM",
+        "decisions in a row before classes merge or part",
+        3,
+        was="CLASS_CONFIRM",
+        ge=1,
+        le=100,
+    )
+    class_min_samples: int = tuning(
+        "STREAMS_CLASS_MIN_SAMPLES",
+        "good calls of a class before it is judged",
+        300,
+        was="CLASS_MIN_SAMPLES",
+        ge=50,
+    )
+    class_lease_s: float = tuning(
+        "STREAMS_CLASS_LEASE_S",
+        "how long rare classes stay in `/other`",
+        3600.0,
+        was="CLASS_LEASE",
+        ge=1,
+        le=86_400,
+    )
+    classes_per_service: int = tuning(
+        "STREAMS_CLASSES_PER_SERVICE",
+        "classes of a service; more fall into `/other`",
+        200,
+        was="CLASSES_PER_SERVICE",
+        ge=1,
+        le=10_000,
+    )
+
+
+BOX = Box(
+    "STREAMS",
+    {
+        "admit": AdmitSettings,
+        "exclusive": ExclusiveSettings,
+        "classify": ClassifySettings,
+        "curves": CurvesSettings,
+        "graph": GraphSettings,
+        "topics": TopicsSettings,
+    },
+)

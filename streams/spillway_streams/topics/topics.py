@@ -177,7 +177,7 @@ async def _too_many(admin: AIOKafkaAdminClient, topic: str, replicas: int) -> To
     brokers = len((await admin.describe_cluster())["brokers"])
     return TopicsError(
         f"{topic}: replicas: {replicas} must be from 1 to {brokers}, the brokers that are up: set "
-        f"SPILLWAY_TOPIC_REPLICAS (of the chart: kafka.replicas), or {topic}.replicas of the file"
+        f"SPILLWAY_STREAMS_TOPIC_REPLICAS (of the chart: kafka.replicas), or {topic}.replicas of the file"
     )
 
 

@@ -143,7 +143,7 @@ def _run_job() -> Callable[..., object]:
 
 @pytest.fixture
 def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Iterator[Callable[..., Job]]:
-    """Provides a function that starts jobs: jobs("exclusive", SPILLWAY_WINDOW="1").
+    """Provides a function that starts jobs: jobs("exclusive", SPILLWAY_STREAMS_WINDOW_S="1").
 
     The jobs use this file's servers. The function returns when the job is ready.
     """
@@ -154,7 +154,7 @@ def jobs(tmp_path: Path, kafka: str, clickhouse_url: str, redis_url: str) -> Ite
                 "SPILLWAY_KAFKA": kafka,
                 "SPILLWAY_CLICKHOUSE_URL": clickhouse_url,
                 "SPILLWAY_REDIS_URL": redis_url,
-                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
+                "SPILLWAY_STREAMS_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
             }
             job = running.enter_context(run_job(name, tmp_path, **servers | environment))
             eventually(lambda: job.state()["ready"], f"{name} ready", seen=job.tail)

@@ -24,7 +24,12 @@ from truth import World
 
 PARTITIONS = 4
 # Much shorter than in production, so that workers forget traces and commit offsets during a test.
-HORIZON = {"SPILLWAY_WINDOW": "4", "SPILLWAY_HOLD": "6", "SPILLWAY_LIFE": "10", "SPILLWAY_REMEMBER": "10"}
+HORIZON = {
+    "SPILLWAY_STREAMS_WINDOW_S": "4",
+    "SPILLWAY_STREAMS_HOLD_S": "6",
+    "SPILLWAY_STREAMS_LIFE_S": "10",
+    "SPILLWAY_STREAMS_REMEMBER_S": "10",
+}
 # The topics that each job reads.
 _INPUTS = {
     "exclusive": [names.KAFKA_TOPIC_OTLP_SPANS],
@@ -74,10 +79,10 @@ class Mesh:
                 "SPILLWAY_KAFKA": self.kafka.url,
                 "SPILLWAY_CLICKHOUSE_URL": self.clickhouse.url,
                 "SPILLWAY_REDIS_URL": self.redis.url,
-                "SPILLWAY_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
+                "SPILLWAY_STREAMS_ACCEPT_UNADMITTED": "true",  # tests write to otlp_spans directly
                 "SPILLWAY_STATE_DIR": str(self.folder / f"{job}-{number}"),
                 "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
-                "SPILLWAY_TOPIC_PARTITIONS": str(PARTITIONS),
+                "SPILLWAY_STREAMS_TOPIC_PARTITIONS": str(PARTITIONS),
             }
             | HORIZON,
         )

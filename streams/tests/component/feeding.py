@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaProducer
 from clickhouse_driver import Client
 from spillway_contracts import names
 
-PARTITIONS = 4  # the default of SPILLWAY_TOPIC_PARTITIONS
+PARTITIONS = 4  # the default of SPILLWAY_STREAMS_TOPIC_PARTITIONS
 TICK_BITS = 10
 
 

@@ -52,8 +52,8 @@ def test_clickhouse_and_kafka_may_go_away(tmp_path, run_job, hotel_reservation):
         environment = {
             "SPILLWAY_KAFKA": kafka.url,
             "SPILLWAY_CLICKHOUSE_URL": clickhouse.url,
-            "SPILLWAY_ACCEPT_UNADMITTED": "true",
-            "SPILLWAY_TOPIC_PARTITIONS": "1",
+            "SPILLWAY_STREAMS_ACCEPT_UNADMITTED": "true",
+            "SPILLWAY_STREAMS_TOPIC_PARTITIONS": "1",
         }
         job = servers.enter_context(run_job("exclusive", tmp_path, **environment))
         eventually(lambda: "clickhouse" in job.state()["problems"], "503 that names ClickHouse")

@@ -19,7 +19,7 @@ from spillway_streams.batches import columns
 from spillway_streams.batches.strings import Strings
 from spillway_streams.classes import rules, tables
 
-FAST = {"SPILLWAY_CLASS_PERIOD": "0.5", "SPILLWAY_CLASS_CONFIRM": "2"}
+FAST = {"SPILLWAY_STREAMS_CLASS_PERIOD_S": "0.5", "SPILLWAY_STREAMS_CLASS_CONFIRM": "2"}
 ALIKE = [Kind("/a/b", exponential(5)), Kind("/a/c", exponential(5)), Kind("/a/slow", exponential(25))]
 FINDINGS = (
     "SELECT class, verdict FROM class_findings WHERE service = %(s)s ORDER BY found_at LIMIT 1 BY class"

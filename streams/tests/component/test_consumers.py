@@ -140,14 +140,14 @@ def test_a_killed_worker_and_a_replayed_topic_count_nothing_twice(jobs, world, k
     and another worker continues. Then every offset is set back to the beginning.
     """
     shop = world(f"killed-{job}", source)
-    first = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
+    first = jobs(job, SPILLWAY_STREAMS_STORE_PERIOD_S="0.3")
     shop.send(0, 25)
     eventually(lambda: _some(shop, job), "the first parts", seen=first.tail)
     shop.send(25, 40)
     first.process.kill()
     first.process.wait()
     shop.send(30, shop.batches)
-    second = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
+    second = jobs(job, SPILLWAY_STREAMS_STORE_PERIOD_S="0.3")
     eventually(
         lambda: shop.stored(job) == shop.truth(job),
         "every call",
@@ -159,7 +159,7 @@ def test_a_killed_worker_and_a_replayed_topic_count_nothing_twice(jobs, world, k
     second.process.wait(STOP_S)
     for topic in TOPICS:
         broker.rewind(kafka, f"spillway-{job}", topic)
-    third = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
+    third = jobs(job, SPILLWAY_STREAMS_STORE_PERIOD_S="0.3")
     eventually(lambda: _repeats(third) >= shop.batches, "the topic read again", WAIT_S, third.counters)
     # Three times the period of inserts: enough time for anything counted twice to be stored.
     time.sleep(1.0)
@@ -185,10 +185,10 @@ def test_a_second_worker_shares_the_services_and_outlives_the_first(jobs, world,
     Every call is stored once, and every board continues.
     """
     shops = [world(f"shared-{job}", source + 10 * n) for n in range(4)]
-    first = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
+    first = jobs(job, SPILLWAY_STREAMS_STORE_PERIOD_S="0.3")
     for shop in shops:
         shop.send(0, 20)
-    second = jobs(job, SPILLWAY_STORE_PERIOD="0.3")
+    second = jobs(job, SPILLWAY_STREAMS_STORE_PERIOD_S="0.3")
 
     def second_takes_some() -> bool:
         for shop in shops:

@@ -17,7 +17,7 @@ from spillway_streams.graph import network
 
 SOURCE = 21  # not a partition of otlp_spans, so that no other test has sent batches of this source
 SERVICE, SECONDS, CAPACITY, A, B = "shop", 60, 200.0, 2.0, 5.0
-BOARD_S = 5  # the default of SPILLWAY_BOARD_WINDOW
+BOARD_S = 5  # the default of SPILLWAY_STREAMS_BOARD_WINDOW_S
 CLASS = f"{SERVICE} GET /carts/{{id}}"
 
 
@@ -141,7 +141,7 @@ def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, give, c
     give(names.KAFKA_TOPIC_CALLS, SOURCE, [*payloads, b"no Arrow"])
     give(names.KAFKA_TOPIC_CALLS, SOURCE, payloads)
     give(names.KAFKA_TOPIC_ARRIVALS, SOURCE, _messages(columns.ARRIVALS, boards.arrivals_of(calls)))
-    job = jobs("curves", SPILLWAY_FIT_PERIOD="1")
+    job = jobs("curves", SPILLWAY_STREAMS_FIT_PERIOD_S="1")
     redis = Redis.from_url(redis_url)
     key = names.REDIS_KEY_LOAD.format(cluster=cluster)
     entry = eventually(
@@ -177,7 +177,7 @@ def test_a_known_curve_and_capacity_come_out_and_survive_a_restart(jobs, give, c
     job.process.kill()
     job.process.wait()
     a, b, before = curve()
-    again = jobs("curves", SPILLWAY_FIT_PERIOD="1")
+    again = jobs("curves", SPILLWAY_STREAMS_FIT_PERIOD_S="1")
     eventually(lambda: again.counters().get("restored_seconds", 0) >= SECONDS, "restored seconds")
     eventually(lambda: curve()[2] > before, "a refit")
     assert _latency(*curve()[:2]) == pytest.approx(_latency(a, b), rel=0.05)
@@ -202,7 +202,7 @@ def test_the_call_graph_and_the_demand_are_true(jobs, give, clickhouse, redis_ur
     pair = f"{cluster}>{there}"
     give(names.KAFKA_TOPIC_NETWORK, SOURCE + 1, _messages(columns.NETWORK, network.of_edges(edges)), pair)
     give(names.KAFKA_TOPIC_ARRIVALS, SOURCE + 1, _messages(columns.ARRIVALS, boards.arrivals_of(calls)))
-    job = jobs("graph", SPILLWAY_GRAPH_PERIOD="1")
+    job = jobs("graph", SPILLWAY_STREAMS_GRAPH_PERIOD_S="1")
     redis = Redis.from_url(redis_url)
     key = names.REDIS_KEY_DEMAND.format(cluster=cluster)
     eventually(lambda: _board(redis, key, DemandEntry, calls), "demand", seen=job.counters)

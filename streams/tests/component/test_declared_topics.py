@@ -131,9 +131,9 @@ def test_what_the_brokers_cannot_have_is_refused_with_what_they_can(kafka: str, 
 
     The unknown setting is refused for a new topic and for an existing one.
     """
-    done = topics(kafka, SPILLWAY_TOPIC_REPLICAS="3")
+    done = topics(kafka, SPILLWAY_STREAMS_TOPIC_REPLICAS="3")
     assert done.returncode == 64
-    wanted = "replicas: 3 must be from 1 to 1, the brokers that are up: set SPILLWAY_TOPIC_REPLICAS"
+    wanted = "replicas: 3 must be from 1 to 1, the brokers that are up: set SPILLWAY_STREAMS_TOPIC_REPLICAS"
     assert wanted in done.stderr
     file, unknown = tmp_path / "topics.yaml", "Unknown topic config name: retention.msec"
     file.write_text("spillway_dead_letters: {partitions: 1, config: {retention.msec: 5}}")
@@ -176,10 +176,10 @@ def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Pa
         brokers = lambda: len(ask(kafka, lambda admin: admin.describe_cluster())["brokers"])  # noqa: E731
         eventually(lambda: brokers() == 2, "two brokers")
         broker.create(kafka, {"otlp_spans": 4}, min_insync_replicas="2")
-        refused = topics(kafka, SPILLWAY_TOPIC_REPLICAS="3")
+        refused = topics(kafka, SPILLWAY_STREAMS_TOPIC_REPLICAS="3")
         assert refused.returncode == 64
         assert "replicas: 3 must be from 1 to 2, the brokers that are up" in refused.stderr
-        done = topics(kafka, SPILLWAY_TOPIC_REPLICAS="2")
+        done = topics(kafka, SPILLWAY_STREAMS_TOPIC_REPLICAS="2")
         assert done.returncode == 0, done.stderr
         lines = done.stderr.splitlines()
         [changed] = [line for line in lines if line.startswith("otlp_spans: ") and "->" in line]
@@ -194,7 +194,7 @@ def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Pa
         document = {"otlp_spans": {"partitions": 4, "config": {"min.insync.replicas": 2}}}
         file = tmp_path / "topics.yaml"
         file.write_text(yaml.safe_dump(document))
-        refused = topics(kafka, file, SPILLWAY_TOPIC_REPLICAS="2")
+        refused = topics(kafka, file, SPILLWAY_STREAMS_TOPIC_REPLICAS="2")
         assert refused.returncode == 1
         assert (
             "error: otlp_spans: min.insync.replicas is 2, must be at most 1, the replicas" in refused.stderr

@@ -98,7 +98,7 @@ def test_metrics_tell_the_lag(jobs, send):
     traces = [world.trace(int(time.time() * 1e6)) for _ in range(800)]
     payloads = [request.SerializeToString() for request in world.messages(traces, 40)]
     send(names.KAFKA_TOPIC_OTLP_SPANS, payloads, partition=0)
-    full = {"SPILLWAY_FLUSH_PERIOD": "10", "SPILLWAY_MAX_UNSTORED_ROWS": "1000"}
+    full = {"SPILLWAY_STREAMS_FLUSH_PERIOD_S": "10", "SPILLWAY_STREAMS_MAX_UNSTORED_ROWS": "1000"}
     waits = ("consumer_lag_records", "0", names.KAFKA_TOPIC_OTLP_SPANS)
     for_s = ("consumer_lag_seconds", "0", names.KAFKA_TOPIC_OTLP_SPANS)
     slow = jobs("exclusive", **full)
@@ -120,7 +120,9 @@ def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation
 
     Its successor stores all of them, each once.
     """
-    slow = dict.fromkeys(("SPILLWAY_WINDOW", "SPILLWAY_HOLD", "SPILLWAY_LIFE"), "60")
+    slow = dict.fromkeys(
+        ("SPILLWAY_STREAMS_WINDOW_S", "SPILLWAY_STREAMS_HOLD_S", "SPILLWAY_STREAMS_LIFE_S"), "60"
+    )
     job = jobs("exclusive", **slow)  # no trace is closed before the kill
     send(names.KAFKA_TOPIC_OTLP_SPANS, _payloads(hotel_reservation[2], "component-b", 80), partition=0)
     eventually(
@@ -136,7 +138,12 @@ def test_a_killed_worker_loses_nothing(jobs, send, clickhouse, hotel_reservation
 
 # A horizon so short that offsets are committed during a test: life + hold + remember is 4 s of log
 # time.
-SHORT = {"SPILLWAY_WINDOW": "1", "SPILLWAY_HOLD": "1", "SPILLWAY_LIFE": "1.5", "SPILLWAY_REMEMBER": "1.5"}
+SHORT = {
+    "SPILLWAY_STREAMS_WINDOW_S": "1",
+    "SPILLWAY_STREAMS_HOLD_S": "1",
+    "SPILLWAY_STREAMS_LIFE_S": "1.5",
+    "SPILLWAY_STREAMS_REMEMBER_S": "1.5",
+}
 
 
 def test_a_successor_repeats_what_it_must_and_nothing_else(jobs, send, kafka, clickhouse, hotel_reservation):

@@ -62,7 +62,7 @@ def test_what_ends_now_is_on_the_boards(jobs, send, redis_url):
     arrive, and the worker is killed. Services without telemetry are unknown and keep their last
     values as long as the placement lists them.
     """
-    times = {"SPILLWAY_UNKNOWN_AFTER": "3", "SPILLWAY_UNKNOWN_HOLD": str(HOLD_S)}
+    times = {"SPILLWAY_STREAMS_UNKNOWN_AFTER_S": "3", "SPILLWAY_STREAMS_UNKNOWN_HOLD_S": str(HOLD_S)}
     redis, numbers = Redis.from_url(redis_url, decode_responses=True), itertools.count()
     heartbeat = Heartbeat(cluster=CLUSTER)
     for service in (SHOP, STOCK, IDLE):

@@ -55,7 +55,7 @@ def test_what_nobody_admitted_is_taken_only_by_choice():
     """
     counters = Counters()
     assert Gate(False, counters).cluster(admission.headers("west", 7)) == "west"
-    with pytest.raises(UnadmittedError, match="SPILLWAY_ACCEPT_UNADMITTED is off"):
+    with pytest.raises(UnadmittedError, match="SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off"):
         Gate(False, counters).cluster([("other", b"x")])
     assert Gate(True, counters).cluster(()) is None
     assert counters.snapshot() == {"unadmitted_messages": 1}

@@ -162,7 +162,7 @@ async def test_the_cluster_is_that_of_the_header_whatever_spans_claim(job):
     await job.take(_event(1, now, None))
     assert job._counters["claims_overridden: west"] == 1
     assert [(offset, kind) for offset, kind, _ in buried] == [(1, "unadmitted")]
-    assert "SPILLWAY_ACCEPT_UNADMITTED is off" in buried[0][2]
+    assert "SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off" in buried[0][2]
     job._gate = admission.Gate(True, job._counters)
     await job.take(_event(2, now, None))
     assert job._counters["unadmitted_messages"] == 1 and len(buried) == 1

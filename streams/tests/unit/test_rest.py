@@ -91,12 +91,17 @@ def test_wrong_settings_end_with_64_and_name_every_key(monkeypatch, capsys):
     for name in ("KAFKA", "CLICKHOUSE_URL", "REDIS_URL", "STATE_DIR", "HEALTH_LISTEN"):
         monkeypatch.delenv(f"SPILLWAY_{name}", raising=False)
     monkeypatch.setenv("SPILLWAY_KAFKA", "nowhere")
-    monkeypatch.setenv("SPILLWAY_FIT_PERIOD", "-1")
+    monkeypatch.setenv("SPILLWAY_STREAMS_FIT_PERIOD_S", "-1")
     with pytest.raises(SystemExit) as exit_:
         load(config.CurvesSettings)
     assert exit_.value.code == 64
     lines = capsys.readouterr().err
-    for name in ("SPILLWAY_KAFKA", "SPILLWAY_CLICKHOUSE_URL", "SPILLWAY_REDIS_URL", "SPILLWAY_FIT_PERIOD"):
+    for name in (
+        "SPILLWAY_KAFKA",
+        "SPILLWAY_CLICKHOUSE_URL",
+        "SPILLWAY_REDIS_URL",
+        "SPILLWAY_STREAMS_FIT_PERIOD_S",
+    ):
         assert f"{name}: " in lines
 
 

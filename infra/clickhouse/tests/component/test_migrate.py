@@ -19,7 +19,7 @@ def run(url: str, folder: Path, *options: str, wait: str = "30") -> subprocess.C
     """Runs the migration command on a folder."""
     return subprocess.run(
         [sys.executable, "-m", "spillway_clickhouse.migrate", "--ddl", str(folder), *options],
-        env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": url, "SPILLWAY_CLICKHOUSE_WAIT": wait},
+        env=os.environ | {"SPILLWAY_CLICKHOUSE_URL": url, "SPILLWAY_CLICKHOUSE_WAIT_S": wait},
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import SecretStr
 from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
-from spillway_runtime.settings import HostPort, Settings
+from spillway_runtime.box import Box
+from spillway_runtime.settings import HostPort, Settings, tuning
 
 
 class TopologySettings(Settings):
@@ -34,14 +35,41 @@ class RunSettings(NatsWire, RedisWire, ClickHouseWire, TopologySettings):
     signing_key: Path
     ruleset_keys: Path | None = None  # public keys that are trusted besides the signing key's own
     health_listen: HostPort
-    refresh_seconds: float = Field(default=2, gt=0, le=60)  # period of rewriting the in_force keys
-    # Seconds after which NATS redelivers a dead publisher's proposal
-    ack_wait_seconds: float = Field(default=5, gt=0.1)
-    # Maximum number of rows waiting for ClickHouse
-    history_rows: int = Field(default=100_000, ge=1)
-    # NATS servers that hold each stream and the bucket
-    nats_replicas: int = Field(default=1, ge=1, le=5)
-    # Maximum size of SPILLWAY_REPORTS
-    reports_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
-    # Maximum size of SPILLWAY_CHECKPOINTS
-    checkpoints_bytes: int = Field(default=256 * 1024 * 1024, ge=1024 * 1024)
+    refresh_s: float = tuning(
+        "PUBLISHER_REFRESH_S", "time between two writes to Redis", 2, was="REFRESH_SECONDS", gt=0, le=60
+    )
+    ack_wait_s: float = tuning(
+        "PUBLISHER_ACK_WAIT_S",
+        "time after which NATS delivers a dead publisher's proposal again",
+        5,
+        was="ACK_WAIT_SECONDS",
+        gt=0.1,
+    )
+    history_rows: int = tuning(
+        "PUBLISHER_HISTORY_ROWS", "most rows that wait for ClickHouse", 100_000, was="HISTORY_ROWS", ge=1
+    )
+    nats_replicas: int = tuning(
+        "PUBLISHER_NATS_REPLICAS",
+        "servers of a NATS cluster that hold each stream and the bucket",
+        1,
+        was="NATS_REPLICAS",
+        ge=1,
+        le=5,
+    )
+    reports_bytes: int = tuning(
+        "PUBLISHER_REPORTS_BYTES",
+        "largest size of the stream of reports",
+        256 * 1024 * 1024,
+        was="REPORTS_BYTES",
+        ge=1024 * 1024,
+    )
+    checkpoints_bytes: int = tuning(
+        "PUBLISHER_CHECKPOINTS_BYTES",
+        "largest size of the stream of checkpoints; beyond it the oldest are dropped early",
+        256 * 1024 * 1024,
+        was="CHECKPOINTS_BYTES",
+        ge=1024 * 1024,
+    )
+
+
+BOX = Box("PUBLISHER", {"run": RunSettings})

@@ -29,7 +29,7 @@ FAMILIES = (
     Family(_P + "heartbeats_total", "Heartbeats of relays that count towards a placement."),
     Family(_P + "late_heartbeats_total", "Heartbeats that had lapsed when they came."),
     Family(_P + "malformed_total", "Messages that mean nothing, by kind and reason.", ("reason",)),
-    Family(_P + "history_rows_waiting", "Rows that wait for ClickHouse; bound: SPILLWAY_HISTORY_ROWS."),
+    Family(_P + "history_rows_waiting", "Rows that wait for ClickHouse; bound: SPILLWAY_PUBLISHER_HISTORY_ROWS."),
     Family(_P + "history_rows_total", "Rows that ClickHouse has."),
     Family(_P + "history_dropped_rows_total", "Rows dropped because too many waited."),
     Family(_P + "history_recovered_total", "Versions recorded from the bucket after a restart."),

@@ -61,7 +61,7 @@ class Service:
         self._hot_state = HotState(
             settings.redis_url.get_secret_value(),
             telemetry,
-            settings.refresh_seconds,
+            settings.refresh_s,
             settings.redis_options(),
         )
         self._proposals = Proposals(
@@ -131,7 +131,7 @@ class Service:
         if not self._recovered:
             self._history.recover(await self._stored())
             self._recovered = True
-        proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_seconds)
+        proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_s)
         acks = await jetstream.acks_consumer(js)
         heartbeats = await jetstream.heartbeats_consumer(js)
         await self._enforce(js)
@@ -170,7 +170,7 @@ class Service:
             if self._said_unknown and self._known.unread and time.monotonic() - self._learned > LEARN_AGAIN_S:
                 await self._learn(js)
             self._hot_state.in_force(self._in_force())
-            await asyncio.sleep(self._settings.refresh_seconds)
+            await asyncio.sleep(self._settings.refresh_s)
             await self._bucket.refresh()
 
     async def _learn(self, js) -> None:

@@ -39,8 +39,8 @@ class World:
             "SPILLWAY_TOPOLOGY": str(folder / "topology.yaml"),
             "SPILLWAY_SIGNING_KEY": str(folder / "signing.key"),
             "SPILLWAY_RULESET_KEYS": str(folder / "keys.pem"),
-            "SPILLWAY_REFRESH_SECONDS": "0.5",
-            "SPILLWAY_ACK_WAIT_SECONDS": "1",
+            "SPILLWAY_PUBLISHER_REFRESH_S": "0.5",
+            "SPILLWAY_PUBLISHER_ACK_WAIT_S": "1",
         }
         self._client = None
         self.key = self.new_key()

@@ -60,7 +60,7 @@ async def test_a_half_written_version_is_completed(world, make):
 
 async def test_two_publishers_share_the_work(world, make):
     """Two publishers on one server: every proposal has a version of its own, in order."""
-    often = {"SPILLWAY_ACK_WAIT_SECONDS": "5", "SPILLWAY_REFRESH_SECONDS": "0.01"}
+    often = {"SPILLWAY_PUBLISHER_ACK_WAIT_S": "5", "SPILLWAY_PUBLISHER_REFRESH_S": "0.01"}
     both = [world.publisher(**often), world.publisher(**often)]
     proposals = [make(SPREAD) for _ in range(20)]
     for proposal in proposals:
@@ -76,7 +76,7 @@ async def test_two_publishers_share_the_work(world, make):
 
 async def test_another_publishers_write_is_a_conflict_not_an_overwrite(world, make):
     """Another publisher moved the claim key, so this one takes the version after it."""
-    process = world.publisher(SPILLWAY_REFRESH_SECONDS="60")
+    process = world.publisher(SPILLWAY_PUBLISHER_REFRESH_S="60")
     # As if from a publisher whose clock was wrong, by less than the limit of refusal.
     ahead = time.time_ns() // 1_000_000 + names.VALUE_VERSION_AHEAD_MS // 2
     parts = slices.cut(make(LOCAL), ["north", "south", "island"], ahead)

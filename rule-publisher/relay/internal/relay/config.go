@@ -31,8 +31,9 @@ type Config struct {
 	StateDir     string           // SPILLWAY_STATE_DIR: a writable folder of this relay alone
 	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
 	Endpoints    string           // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
-	Hold         time.Duration    // SPILLWAY_RULESET_HOLD_SECONDS: optional, how long expired weights are held
-	LogLevel     slog.Level       // SPILLWAY_LOG_LEVEL: optional, info by default
+	Hold         time.Duration    // SPILLWAY_RELAY_RULESET_HOLD_S: optional, how long expired weights are held
+	LogLevel     slog.Level       // SPILLWAY_RELAY_LOG_LEVEL: optional, info by default
+	Warnings     []string         // one line per variable that is set under its former name
 }
 
 const maxHoldSeconds = 30 * 24 * 3600
@@ -47,6 +48,7 @@ var relayName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 type reader struct {
 	getenv   func(string) string
 	problems []error
+	warnings []string
 }
 
 // need reads a required variable.
@@ -68,6 +70,20 @@ func (r *reader) may(key, what string, check func(string) error) string {
 		}
 	}
 	return value
+}
+
+// tune reads an optional variable that is accepted under its former name for one version.
+func (r *reader) tune(key, was, what string, check func(string) error) {
+	old := r.getenv(was)
+	switch {
+	case old == "":
+	case r.getenv(key) != "":
+		r.warnings = append(r.warnings, was+": is now "+key+", which is used instead")
+	default:
+		r.warnings = append(r.warnings, was+": is now "+key+", the next version ignores it")
+		key = was
+	}
+	r.may(key, what, check)
 }
 
 // ReadConfig reads the configuration. The error lists every missing and every wrong variable.
@@ -104,7 +120,7 @@ func ReadConfig(getenv func(string) string) (Config, error) {
 	c.Topology = r.need("SPILLWAY_TOPOLOGY", "the path of the topology YAML", nil)
 	c.Endpoints = r.need("SPILLWAY_ENDPOINTS", "the path of the endpoints YAML", nil)
 	c.Hold = names.ValueHoldSeconds * time.Second
-	r.may("SPILLWAY_RULESET_HOLD_SECONDS", "0..2592000 seconds", func(value string) error {
+	r.tune("SPILLWAY_RELAY_RULESET_HOLD_S", "SPILLWAY_RULESET_HOLD_SECONDS", "0..2592000 seconds", func(value string) error {
 		seconds, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || seconds > maxHoldSeconds {
 			return fmt.Errorf("%q", value)
@@ -112,9 +128,10 @@ func ReadConfig(getenv func(string) string) (Config, error) {
 		c.Hold = time.Duration(seconds) * time.Second
 		return nil
 	})
-	r.may("SPILLWAY_LOG_LEVEL", "debug, info, warn or error", func(value string) error {
+	r.tune("SPILLWAY_RELAY_LOG_LEVEL", "SPILLWAY_LOG_LEVEL", "debug, info, warn or error", func(value string) error {
 		return c.LogLevel.UnmarshalText([]byte(value))
 	})
+	c.Warnings = r.warnings
 	return c, errors.Join(r.problems...)
 }
 

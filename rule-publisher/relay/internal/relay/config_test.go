@@ -11,14 +11,14 @@ import (
 func TestConfigListsEveryProblem(t *testing.T) {
 	values := map[string]string{"SPILLWAY_NATS_URL": "http://me:secret@x", "SPILLWAY_XDS_LISTEN": "1234",
 		"SPILLWAY_HEALTH_LISTEN": "127.0.0.1:99999", "SPILLWAY_CLUSTER": "a.b", "SPILLWAY_RELAY": "a/b", "SPILLWAY_XDS_IDENTITY": "spiffe://x/{service}",
-		"SPILLWAY_LOG_LEVEL": "loud", "SPILLWAY_NATS_CERT": "c"}
+		"SPILLWAY_RELAY_LOG_LEVEL": "loud", "SPILLWAY_NATS_CERT": "c"}
 	_, err := ReadConfig(func(key string) string { return values[key] })
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{`SPILLWAY_CLUSTER: "a.b"`, `SPILLWAY_RELAY: "a/b"`, "SPILLWAY_NATS_URL: not a NATS URL", "SPILLWAY_XDS_LISTEN: ",
 		`SPILLWAY_HEALTH_LISTEN: port "99999"`, "SPILLWAY_STATE_DIR: not set", "SPILLWAY_TOPOLOGY: not set", "SPILLWAY_ENDPOINTS: not set", "SPILLWAY_XDS_CERT: not set", "SPILLWAY_XDS_KEY: not set", "SPILLWAY_XDS_CLIENT_CA: not set", "SPILLWAY_RULESET_KEYS: not set",
-		`SPILLWAY_XDS_IDENTITY: "spiffe://x/{service}" has {cluster} 0 times`, "SPILLWAY_LOG_LEVEL: ",
+		`SPILLWAY_XDS_IDENTITY: "spiffe://x/{service}" has {cluster} 0 times`, "SPILLWAY_RELAY_LOG_LEVEL: ",
 		"SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing: %s\nin: %v", want, err)
@@ -36,13 +36,13 @@ func TestConfigListsEveryProblem(t *testing.T) {
 // unless the operator sets another time, which may be 0.
 func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
 	for said, want := range map[string]time.Duration{"": 6 * time.Hour, "0": 0, "90": 90 * time.Second} {
-		c, err := ReadConfig(func(key string) string { return map[string]string{"SPILLWAY_RULESET_HOLD_SECONDS": said}[key] })
+		c, err := ReadConfig(func(key string) string { return map[string]string{"SPILLWAY_RELAY_RULESET_HOLD_S": said}[key] })
 		if c.Hold != want || strings.Contains(err.Error(), "HOLD") {
 			t.Errorf("%q: %s, want %s: %v", said, c.Hold, want, err)
 		}
 	}
 	for _, said := range []string{"-1", "2592001", "6h"} {
-		if _, err := ReadConfig(func(string) string { return said }); !strings.Contains(err.Error(), "SPILLWAY_RULESET_HOLD_SECONDS: \""+said+"\"; must be 0..2592000 seconds") {
+		if _, err := ReadConfig(func(string) string { return said }); !strings.Contains(err.Error(), "SPILLWAY_RELAY_RULESET_HOLD_S: \""+said+"\"; must be 0..2592000 seconds") {
 			t.Errorf("%q was taken: %v", said, err)
 		}
 	}
@@ -92,5 +92,25 @@ func TestConfigRefusesForeignNATSUsers(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
+	}
+}
+
+// TestFormerNamesAreAcceptedForOneVersion checks that a variable that was renamed is read under its
+// former name, with a warning, and that the present name comes first.
+func TestFormerNamesAreAcceptedForOneVersion(t *testing.T) {
+	read := func(environment map[string]string) Config {
+		conf, _ := ReadConfig(func(key string) string { return environment[key] })
+		return conf
+	}
+	former := read(map[string]string{"SPILLWAY_RULESET_HOLD_SECONDS": "7"})
+	if former.Hold != 7*time.Second || len(former.Warnings) != 1 || !strings.Contains(former.Warnings[0], "is now SPILLWAY_RELAY_RULESET_HOLD_S") {
+		t.Errorf("former name: %v, %q", former.Hold, former.Warnings)
+	}
+	both := read(map[string]string{"SPILLWAY_RULESET_HOLD_SECONDS": "7", "SPILLWAY_RELAY_RULESET_HOLD_S": "8"})
+	if both.Hold != 8*time.Second || len(both.Warnings) != 1 {
+		t.Errorf("both names: %v, %q", both.Hold, both.Warnings)
+	}
+	if present := read(map[string]string{"SPILLWAY_RELAY_RULESET_HOLD_S": "8"}); present.Hold != 8*time.Second || present.Warnings != nil {
+		t.Errorf("present name: %v, %q", present.Hold, present.Warnings)
 	}
 }

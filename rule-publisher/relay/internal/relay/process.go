@@ -22,6 +22,9 @@ func Main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	conf, err := ReadConfig(os.Getenv)
+	for _, warning := range conf.Warnings {
+		fmt.Fprintf(os.Stderr, "spillway-relay: %s\n", warning)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "spillway-relay: wrong configuration:\n%v\n", err)
 		os.Exit(ExitUsage)

@@ -1,0 +1,113 @@
+"""Writes the tables of settings and metrics into the REFERENCE.md of each Python box, and the JSON
+Schema of its file of settings beside it.
+
+python tools/box_tables.py           writes them
+python tools/box_tables.py --check   names the files that are stale, and fails
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+from spillway_clickhouse import config as clickhouse
+from spillway_optimizer.service import config as optimizer
+from spillway_optimizer.service.metrics import FAMILIES as OPTIMIZER_METRICS
+from spillway_publisher.process import config as publisher
+from spillway_publisher.service.metrics import FAMILIES as PUBLISHER_METRICS
+from spillway_runtime import metrics, settings
+from spillway_runtime.box import Box
+from spillway_streams.process import config as streams
+from spillway_streams.process.metrics import FAMILIES as STREAMS_METRICS
+
+ROOT = Path(__file__).resolve().parents[1]
+START, END = "<!-- {} made by tools/box_tables.py -->\n", "<!-- end -->\n"
+_UNITS = {"S": "s", "MS": "ms"}
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The page of a box, with what its tables are made of."""
+
+    folder: str
+    box: Box
+    families: Sequence[metrics.Family] = ()
+
+
+REFERENCES = (
+    Reference("streams", streams.BOX, STREAMS_METRICS),
+    Reference("optimizer", optimizer.BOX, OPTIMIZER_METRICS),
+    Reference("rule-publisher/publisher", publisher.BOX, PUBLISHER_METRICS),
+    Reference("infra/clickhouse", clickhouse.BOX),
+)
+
+
+def settings_table(box: Box) -> str:
+    """Returns the table of what tunes a box, in the order of its programs and their fields."""
+    programs: dict[str, list[str]] = {}
+    fields: dict[str, FieldInfo] = {}
+    for program, kind in box.programs.items():
+        for field, info in kind.model_fields.items():
+            if settings.is_tuning(info):
+                variable = settings.names(field, info)[0]
+                programs.setdefault(variable, []).append(program)
+                fields.setdefault(variable, info)
+    lines = ["| variable | default | of | meaning |", "|---|---|---|---|"]
+    for variable, info in fields.items():
+        of = ", ".join(f"`{program}`" for program in programs[variable])
+        lines.append(f"| `{variable}` | {shown(variable, info.default)} | {of} | {info.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(variable: str, value: object) -> str:
+    """Returns a default with the unit that ends the variable's name."""
+    unit = variable.rpartition("_")[2]
+    if unit == "BYTES" and isinstance(value, int) and value % _MIB == 0:
+        return f"{value // _MIB} MiB"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{text} {_UNITS[unit]}" if unit in _UNITS else text
+
+
+def written(reference: Reference) -> dict[Path, str]:
+    """Returns the text of each file of a box. Raises ValueError when a page lacks a mark."""
+    page = ROOT / reference.folder / "REFERENCE.md"
+    text = _replaced(page, page.read_text(), "settings", settings_table(reference.box))
+    if reference.families:
+        text = _replaced(page, text, "metrics", metrics.table(reference.families))
+    schema = json.dumps(reference.box.schema(), indent=2, ensure_ascii=False) + "\n"
+    return {page: text, page.with_name("settings.schema.json"): schema}
+
+
+def _replaced(page: Path, text: str, what: str, table: str) -> str:
+    start = START.format(what)
+    pattern = re.compile(re.escape(start) + r".*?" + re.escape(END), re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"{page}: must have {start.strip()} … {END.strip()} once")
+    return pattern.sub(lambda _: start + table + END, text)
+
+
+def main(check: bool) -> int:
+    stale = [
+        path
+        for reference in REFERENCES
+        for path, text in written(reference).items()
+        if not path.exists() or path.read_text() != text
+    ]
+    if check:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)}: stale; run python tools/box_tables.py")
+        return 1 if stale else 0
+    for reference in REFERENCES:
+        for path, text in written(reference).items():
+            path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
