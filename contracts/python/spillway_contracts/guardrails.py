@@ -154,6 +154,8 @@ class _UniqueKeys(yaml.SafeLoader):
     """Refuses a key that occurs twice. YAML would silently keep the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.constructor.ConstructorError(None, None, "must be a mapping", node.start_mark)
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

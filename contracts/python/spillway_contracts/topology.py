@@ -28,8 +28,10 @@ def load(path: Path) -> Topology:
         document = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise ContractError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(document, dict | None):
+        raise ContractError(f"{path}: must be a mapping; got {document!r:.80}")
     try:
-        topology: Topology = json_format.ParseDict(document if document is not None else {}, Topology())
+        topology: Topology = json_format.ParseDict(document or {}, Topology())
     except json_format.ParseError as error:
         raise ContractError(f"{path}: {error}") from error
     if problems := check(topology):

@@ -41,3 +41,12 @@ def test_what_is_wrong_with_them_is_named(tmp_path: Path, service: str, said: st
     with pytest.raises(ContractError) as refused:
         load(tmp_path, service)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["5", "2020-01-01", "[west]", "west", "false"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str):
+    """Whatever YAML makes of the file, the error is a ContractError that names it."""
+    path = tmp_path / "topology.yaml"
+    path.write_text(text)
+    with pytest.raises(ContractError, match=r"topology\.yaml: must be a mapping; got "):
+        topology.load(path)

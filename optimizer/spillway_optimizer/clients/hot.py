@@ -223,7 +223,7 @@ def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
 
 async def policy(redis: Redis) -> str | None:
     """Reads the policy that the operator has set. None: none is set."""
-    # redis-py does not know at type level that `connect` decodes the replies.
+    # redis-py's types do not say that `connect` decodes the replies.
     return cast("str | None", await redis.get(names.REDIS_KEY_POLICY))
 
 

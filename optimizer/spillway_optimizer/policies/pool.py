@@ -80,7 +80,8 @@ class Pool:
     def _loaded(self, i: int, rps: float) -> "Pool":
         load, routed = self.load.copy(), self.routed.copy()
         if routed[i].sum() > 0:
-            routed[i] *= rps / routed[i].sum()
+            # Shares first: the sum may be so small that a quotient by it is infinite.
+            routed[i] = routed[i] / routed[i].sum() * rps
         elif self.orders[i]:
             routed[i, self.orders[i][0]] = rps
         load[i] = rps

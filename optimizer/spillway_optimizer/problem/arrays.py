@@ -1,6 +1,6 @@
-"""Types of the arrays in this package, by the kind of their elements.
+"""Types of the optimizer's arrays, by the type of their elements.
 
-The shape of an array is written beside it, as letters of the axes in layout.py.
+A comment beside each array gives its shape, with the axes of layout.py.
 """
 
 import numpy as np
@@ -9,4 +9,4 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]  # indices, counts, and weights in parts of TOTAL
 Bools = NDArray[np.bool_]
-Index = int | np.intp  # one element of Ints, or its value
+Index = int | np.intp  # an element of Ints, or an index as a Python int

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.problem.arrays import Floats
+from spillway_optimizer.problem.arrays import Floats, Index
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
 
@@ -54,14 +54,14 @@ class Evaluation:
         return self.compute_ms + self.network_ms
 
 
-def queue_factor(u: Floats) -> Floats:
+def queue_factor(u: Floats | float) -> Floats:
     """1 / (1 - u) up to U_LINEAR, and its tangent beyond; convex and increasing for u >= 0."""
     u = np.asarray(u, dtype=float)
     edge = 1.0 / (1.0 - U_LINEAR)
     return np.where(u <= U_LINEAR, 1.0 / (1.0 - np.minimum(u, U_LINEAR)), edge + edge**2 * (u - U_LINEAR))
 
 
-def queue_slope(u: Floats) -> Floats:
+def queue_slope(u: Floats | float) -> Floats:
     """Derivative of queue_factor; continuous."""
     slope: Floats = 1.0 / (1.0 - np.minimum(np.asarray(u, dtype=float), U_LINEAR)) ** 2
     return slope
@@ -156,7 +156,7 @@ def marginal_ms(problem: Problem, load: Floats) -> Floats:
     return cost
 
 
-def hop_ms(problem: Problem, e: int, target_cost: Floats) -> Floats:
+def hop_ms(problem: Problem, e: Index, target_cost: Floats) -> Floats:
     """[from, to] cost in ms of one call over edge `e`; inf where the call cannot go.
 
     The cost is the sum of network time, egress at $/ms and the callee's `target_cost` [C].

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.problem.arrays import Bools, Floats, Ints
+from spillway_optimizer.problem.arrays import Bools, Floats, Index, Ints
 from spillway_optimizer.problem.constraints import Route, Shares, held_floor, shift_floor, with_local
 from spillway_optimizer.problem.values import Values
 
@@ -22,7 +22,7 @@ class Graph:
     edge_target: Ints  # [E]
     out_edges: Sequence[Sequence[int]]  # [K]
 
-    def route(self, e: int, i: int) -> Route:
+    def route(self, e: Index, i: Index) -> Route:
         """Returns the route of edge `e` from cluster `i`."""
         source = self.services[self.class_service[self.edge_source[e]]]
         return self.clusters[i], source, self.classes[self.edge_target[e]]

@@ -23,7 +23,7 @@ _ROOT_STEPS = 30
 class Stations:
     """The cost functions of a number of stations.
 
-    Indexed by a single station, all values are numbers of NumPy instead of arrays.
+    `stations[s, c]` is a single station: its values are NumPy scalars instead of arrays.
     """
 
     alpha: Floats  # ms, at least 0

@@ -168,7 +168,7 @@ class Boards:
             pass  # tried again at the next write that fails
 
     async def _prune(self, key: str, current: set[str], owns: Owns, keeps: Owns) -> None:
-        # redis-py does not know at type level that these replies are not decoded.
+        # redis-py's types do not say that these replies are bytes.
         fields = cast("dict[bytes, bytes]", await self._redis.hgetall(key))
         stale = {
             name: text

@@ -26,6 +26,7 @@ BAD = [
     ("egress_budget_usd_per_hour: -1", "egress_budget_usd_per_hour: Input should be greater than or equal"),
     ("egress_budget_usd_per_hour: .inf", "egress_budget_usd_per_hour: Input should be a finite number"),
     ("maximum_age_seconds: .inf", "maximum_age_seconds: Input should be a finite number; got inf"),
+    ("pins: [!!map [a]]", "cannot be read: must be a mapping"),
     ("frozen: true\nfrozen: false", "key 'frozen' is there twice; once is allowed"),
     (
         "denied_destinations: [{clusters: [north], traffic_class: 'shpo GET /'}]",
