@@ -128,7 +128,7 @@ async def test_a_step_that_changes_nothing_is_kept_no_more_often_than_alpha():
     """
     runs = 300
     kept = (await _first_outcomes(MEAN_MS, runs)).count("kept")
-    alpha = Papa.model_fields["papa_alpha"].default
+    alpha = Papa.model_fields["alpha"].default
     assert kept / runs <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 

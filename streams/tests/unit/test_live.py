@@ -67,7 +67,7 @@ def board(redis: Redis, ready, counters: Counters, tmp_path, monkeypatch):
     """A function that writes all boards at a second, and returns service -> reason for west."""
     settings = GraphSettings(
         kafka="localhost:1", clickhouse_url="clickhouse://localhost", redis_url="redis://localhost",
-        state_dir=tmp_path, health_listen="localhost:1", unknown_hold=60,
+        state_dir=tmp_path, health_listen="localhost:1", unknown_hold_s=60,
     )  # fmt: skip
     clock = SimpleNamespace(now=0.0)
     fake = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now)
