@@ -70,7 +70,10 @@ def test_co_partitioned_topics_must_be_equal():
 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
-    [("STREAMS_HOLD_S", "1", "each must be at least the one before"), ("STREAMS_WINDOW_S", "1.3", "multiples of 0.5 s")],
+    [
+        ("STREAMS_HOLD_S", "1", "each must be at least the one before"),
+        ("STREAMS_WINDOW_S", "1.3", "multiples of 0.5 s"),
+    ],
 )
 def test_times_that_do_not_fit_together_are_refused_by_name(monkeypatch, capsys, name, value, says):
     """The exit status is 64, before anything is read."""
