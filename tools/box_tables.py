@@ -26,7 +26,8 @@ from spillway_streams.process.metrics import FAMILIES as STREAMS_METRICS
 ROOT = Path(__file__).resolve().parents[1]
 START, END = "<!-- {} made by tools/box_tables.py -->\n", "<!-- end -->\n"
 _UNITS = {"S": "s", "MS": "ms"}
-_MIB = 1 << 20
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"))
+_BOUNDS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,31 @@ def settings_table(box: Box) -> str:
                 variable = settings.names(field, info)[0]
                 programs.setdefault(variable, []).append(program)
                 fields.setdefault(variable, info)
-    lines = ["| variable | default | of | meaning |", "|---|---|---|---|"]
+    lines = ["| variable | default | allowed | of | meaning |", "|---|---|---|---|---|"]
     for variable, info in fields.items():
         of = ", ".join(f"`{program}`" for program in programs[variable])
-        lines.append(f"| `{variable}` | {shown(variable, info.default)} | {of} | {info.description} |")
+        cells = shown(variable, info.default), allowed(variable, info), of, info.description
+        lines.append(f"| `{variable}` | {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
 def shown(variable: str, value: object) -> str:
     """Returns a default with the unit that ends the variable's name."""
     unit = variable.rpartition("_")[2]
-    if unit == "BYTES" and isinstance(value, int) and value % _MIB == 0:
-        return f"{value // _MIB} MiB"
     if isinstance(value, bool):
         return str(value).lower()
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    if unit == "BYTES" and isinstance(value, int):
+        for size, name in _SIZES:
+            if value % size == 0:
+                return f"{value // size} {name}"
+    text = f"{value:,}".replace(",", " ") if isinstance(value, int) else f"{value:g}"
     return f"{text} {_UNITS[unit]}" if unit in _UNITS else text
+
+
+def allowed(variable: str, info: FieldInfo) -> str:
+    """Returns the bounds of a field, with the unit of the variable."""
+    bounds = {name: getattr(one, name) for one in info.metadata for name, _ in _BOUNDS if hasattr(one, name)}
+    return ", ".join(f"{sign} {shown(variable, bounds[name])}" for name, sign in _BOUNDS if name in bounds)
 
 
 def written(reference: Reference) -> dict[Path, str]:

@@ -22,13 +22,12 @@ egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: n
 utilisation_ceiling: 0.8         # of every capacity, above 0 and at most 1; default: no bound
 """
 
-from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from spillway.v1.topology_pb2 import Topology
+from spillway_runtime import yaml_file
 
 from spillway_contracts import ContractError, names, traffic_class
 
@@ -150,29 +149,12 @@ def load(path: Path | None, topology: Topology) -> Guardrails:
     return Guardrails() if path is None else _parse(path, _read(path), topology)
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that occurs twice. YAML would silently keep the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        if not isinstance(node, yaml.MappingNode):
-            raise yaml.constructor.ConstructorError(None, None, "must be a mapping", node.start_mark)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key.value!r} is there twice; once is allowed", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _read(path: Path) -> object:
     """Returns the document; None when it is empty."""
     try:
-        return yaml.load(path.read_text(), _UniqueKeys)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ContractError(f"{path}: cannot be read: {error}") from error
+        return yaml_file.read(path)
+    except yaml_file.YamlError as error:
+        raise ContractError(str(error)) from error
 
 
 def _parse(path: Path, document: object, topology: Topology) -> Guardrails:

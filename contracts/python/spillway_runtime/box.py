@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from spillway_runtime import exit_codes, settings
+from spillway_runtime import exit_codes, settings, yaml_file
 from spillway_runtime.settings import Settings
 
 
@@ -44,32 +43,34 @@ class Box:
         """The variable that names the file of settings."""
         return f"{settings.PREFIX}{self.name}_SETTINGS"
 
-    def load(self, program: str) -> Any:
+    def load(self, program: str, **given: Any) -> Any:
         """Returns the settings of one program, of its type in `programs`.
 
-        If any are wrong, prints one line for each and exits with code 64.
+        `given` takes precedence over variables and file. If any are wrong, prints one line for each
+        and exits with code 64.
         """
         kind, path = self.programs[program], os.environ.get(self.variable)
         if not path:
-            return settings.load(kind)
+            return settings.load(kind, **given)
         try:
             sections = self.read(Path(path))
         except FileError as error:
             print(error, file=sys.stderr)
             raise SystemExit(exit_codes.USAGE) from None
-        given = {
+        set_ = {name.upper() for name, value in os.environ.items() if value}
+        filed = {
             field: value
             for field, value in sections.get(program, {}).items()
-            if not any(os.environ.get(name) for name in settings.names(field, kind.model_fields[field]))
+            if set_.isdisjoint(settings.names(field, kind.model_fields[field]))
         }
-        return settings.load(kind, **given)
+        return settings.load(kind, path if filed else None, **filed | given)
 
     def read(self, path: Path) -> dict[str, dict[str, Any]]:
         """Returns the sections of a file. Raises FileError, also for sections of other programs."""
         try:
-            document = yaml.safe_load(path.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise FileError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+            document = yaml_file.read(path)
+        except yaml_file.YamlError as error:
+            raise FileError(str(error)) from None
         if document is None:
             return {}
         if not isinstance(document, dict):
@@ -113,9 +114,13 @@ def _wrong_values(kind: type[Settings], program: str, section: Mapping[str, Any]
     wrong = []
     for field, value in section.items():
         try:
-            kind.__pydantic_validator__.validate_assignment(kind.model_construct(), field, value)
+            kind.__pydantic_validator__.validate_assignment(kind.model_construct(), field, value, strict=True)
         except ValidationError as error:
-            wrong += [f"{program}.{field}: {found['msg']}" for found in error.errors() if found["loc"]]
+            wrong += [
+                f"{program}.{field}: {found['msg'].removeprefix('Value error, ')}"
+                for found in error.errors()
+                if found["loc"]
+            ]
     return wrong
 
 

@@ -5,7 +5,7 @@ A class of settings derives from Settings, and a program reads it with `load`. T
 - Connections, paths and identities, which have one name in all boxes, such as SPILLWAY_REDIS_URL.
   Their variable is the field's name.
 - What tunes one box. These fields are made with `tuning`, and their variable names the box and the
-  unit: SPILLWAY_STREAMS_WINDOW_S. They may also stand in the box's file (settings_file.py).
+  unit: SPILLWAY_STREAMS_WINDOW_S. They may also stand in the box's file (box.py).
 """
 
 import os
@@ -33,8 +33,17 @@ class Settings(BaseSettings):
         frozen=True,
         env_ignore_empty=True,
         hide_input_in_errors=True,
-        populate_by_name=True,
     )
+
+    def __init__(self, **given: Any) -> None:
+        """`given` has names of fields, also of those whose variable has another name."""
+        fields = type(self).model_fields
+        super().__init__(
+            **{
+                names(key, fields[key])[0] if key in fields and is_tuning(fields[key]) else key: value
+                for key, value in given.items()
+            }
+        )
 
 
 def tuning(variable: str, meaning: str, default: Any, *, was: str | None = None, **bounds: Any) -> Any:
@@ -87,8 +96,10 @@ def address(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def load(kind: type[S], **given: Any) -> S:
+def load(kind: type[S], origin: str | None = None, **given: Any) -> S:
     """Returns the settings. `given` takes precedence over the environment.
+
+    `origin`: the file from which some of them are, for errors.
 
     If any are wrong, prints one line for each and exits with code 64. A former name of a variable
     is named on stderr.
@@ -99,17 +110,19 @@ def load(kind: type[S], **given: Any) -> S:
         return kind(**given)
     except ValidationError as error:
         print("\n".join(problems(error)), file=sys.stderr)
+        if origin:
+            print(f"some of the settings are from {origin}", file=sys.stderr)
         raise SystemExit(exit_codes.USAGE) from None
 
 
 def former_names(kind: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
     """Returns one line for each variable that is set under its former name."""
-    lines = []
+    lines, given = [], {name.upper() for name, value in environment.items() if value}
     for field, info in kind.model_fields.items():
         present, *former = names(field, info)
         for old in former:
-            if environment.get(old):
-                then = "which is used instead" if environment.get(present) else "the next version ignores it"
+            if old in given:
+                then = "which is used instead" if present in given else "the next version ignores it"
                 lines.append(f"{old}: is now {present}, {then}")
     return lines
 

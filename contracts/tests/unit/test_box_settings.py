@@ -71,6 +71,9 @@ def test_a_former_name_is_read_with_a_warning(file, monkeypatch, capsys):
         ("worker: {url: x}", "worker.url: must be one of life_s, window_s"),
         ("worker: {window_s: 61}", "worker.window_s: Input should be less than or equal to 60"),
         ("worker: {window_s: soon}", "worker.window_s: Input should be a valid number"),
+        ("worker: {window_s: true}", "worker.window_s: Input should be a valid number"),
+        ("worker: {window_s: '3'}", "worker.window_s: Input should be a valid number"),
+        ("worker: {window_s: 3}\nworker: {life_s: 9}", "cannot be read: key 'worker' is there twice"),
         ("worker: 4", "worker: must map names of settings to values"),
         ("other: {keys: 0}", "other.keys: Input should be greater than or equal to 1"),
         ("third: {}", "third: must be one of worker, other"),
@@ -100,9 +103,34 @@ def test_a_check_of_several_settings_is_applied_to_file_and_variables_together(f
     file.write_text("worker: {window_s: 40}")
     with pytest.raises(SystemExit):
         BOX.load("worker")
-    assert "SPILLWAY_TEST_WINDOW_S, _LIFE_S: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "SPILLWAY_TEST_WINDOW_S, _LIFE_S: " in said and f"some of the settings are from {file}" in said
     monkeypatch.setenv("SPILLWAY_TEST_LIFE_S", "50")
     assert BOX.load("worker").life_s == 50
+
+
+def test_an_error_in_the_file_shows_no_line_of_it(file, capsys):
+    """A connection with its password may stand there by mistake."""
+    file.write_text("worker:\n  redis_url: redis://:hunter2@h: 6379\n")
+    with pytest.raises(SystemExit):
+        BOX.load("worker")
+    said = capsys.readouterr().err
+    assert "line 2, column " in said and "hunter2" not in said
+
+
+def test_only_the_names_in_the_tables_are_read(file, monkeypatch):
+    """A field's own name is no variable: two programs may have fields of the same name."""
+    monkeypatch.setenv("SPILLWAY_WINDOW_S", "7")
+    monkeypatch.setenv("SPILLWAY_KEYS", "7")
+    assert (BOX.load("worker").window_s, BOX.load("other").keys) == (2, 10)
+    assert BOX.load("other", keys=3).keys == 3
+
+
+def test_names_in_lower_case_count_like_others(file, monkeypatch, capsys):
+    """They precede the file, and a former name is warned of."""
+    file.write_text("worker: {window_s: 4}")
+    monkeypatch.setenv("spillway_window", "5")
+    assert BOX.load("worker").window_s == 5 and "SPILLWAY_WINDOW: is now" in capsys.readouterr().err
 
 
 def test_the_schema_has_what_may_stand_in_the_file_and_no_more():

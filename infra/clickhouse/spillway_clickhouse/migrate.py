@@ -21,9 +21,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error, NetworkError, ServerException, SocketTimeoutError
 from spillway_runtime import exit_codes
-from spillway_runtime.settings import load
 
-from spillway_clickhouse.config import MigrateConfig
+from spillway_clickhouse.config import BOX, MigrateConfig
 from spillway_clickhouse.sql import tokens
 from spillway_clickhouse.variants import VARIANTS, Target, VariantError, VariantName, statements
 
@@ -219,7 +218,9 @@ def main() -> None:
     except SystemExit as error:
         raise SystemExit(exit_codes.USAGE if error.code else 0) from None
     given = {"clickhouse_variant": arguments.variant, "clickhouse_cluster": arguments.cluster}
-    config = load(MigrateConfig, **{name: value for name, value in given.items() if value is not None})
+    config: MigrateConfig = BOX.load(
+        "migrate", **{name: value for name, value in given.items() if value is not None}
+    )
     # It would log a warning for each attempt to connect
     logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)
     try:

@@ -13,10 +13,10 @@ import socket
 import threading
 
 from spillway_runtime import exit_codes, health, logs
-from spillway_runtime.settings import address, load
+from spillway_runtime.settings import address
 
 from spillway_clickhouse import packets
-from spillway_clickhouse.config import ServerConfig
+from spillway_clickhouse.config import BOX, ServerConfig
 from spillway_clickhouse.engine import Engine, EngineError
 from spillway_clickhouse.grants import ADMIN
 from spillway_clickhouse.session import Account, Session
@@ -112,7 +112,7 @@ class Readiness:
 
 def main() -> None:
     """Runs the server until SIGTERM or SIGINT. Exits with code 1 when it cannot start."""
-    config = load(ServerConfig)
+    config: ServerConfig = BOX.load("server")
     logs.start()
     readiness = Readiness()
     endpoint = health.Server(config.health_listen, readiness.report)

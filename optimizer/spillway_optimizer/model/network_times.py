@@ -19,7 +19,7 @@ _DRIFT_PER_SQRT_HOUR = 0.2  # relative
 _PRIOR = 1.0  # standard error of a declared time, relative
 _LEAST_PRIOR_MS = 5.0
 _CONTRADICTS = 3.0  # standard errors; a remembered mean that is further away is outdated
-_WINDOW_S = 30.0  # seconds that a measurement covers: graph_window of streams
+_WINDOW_S = 30.0  # seconds that a measurement covers: graph_window_s of streams
 _LEAST_VARIANCE = 1e-6
 Pair = tuple[str, str]
 

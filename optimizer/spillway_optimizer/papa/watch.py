@@ -66,7 +66,7 @@ class Watch:
         return in_force
 
     async def measure(self, in_force: InForce) -> Measurement:
-        """Takes one sample in each of `papa_windows` windows.
+        """Takes one sample in each of `windows` windows.
 
         Raises Interrupted as `samples` does.
         """

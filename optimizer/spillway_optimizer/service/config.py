@@ -95,7 +95,10 @@ class Optimizer(Servers):
         "OPTIMIZER_DEMAND_HALF_LIFE_S", "half-life of the smoothing of demand; 0: no smoothing", 5.0, ge=0
     )
     board_max_age_s: float = tuning(
-        "OPTIMIZER_BOARD_MAX_AGE_S", "[what is older is unknown](#what-is-unknown), and held", 15.0, gt=0
+        "OPTIMIZER_BOARD_MAX_AGE_S",
+        "age after which a board is unknown; its last values are held",
+        15.0,
+        gt=0,
     )
     min_weight_change: int = tuning(
         "OPTIMIZER_MIN_WEIGHT_CHANGE",
@@ -136,11 +139,11 @@ class Papa(Servers):
     alpha: float = tuning(
         "PAPA_ALPHA", "upper bound of the probability that a step without effect is kept", 0.05, gt=0, lt=1
     )
-    min_gap_ms: float = tuning("PAPA_MIN_GAP_MS", "noise guard: spread", 1.0, ge=0)
-    sigma: float = tuning("PAPA_SIGMA", "noise guard: spread in standard errors", 2.0, ge=0)
-    lease_s: float = tuning("PAPA_LEASE_S", "as for the optimizer", 10.0, ge=1)
-    ttl_s: float = tuning("PAPA_TTL_S", "as for the optimizer", 120.0, gt=0)
-    board_max_age_s: float = tuning("PAPA_BOARD_MAX_AGE_S", "as for the optimizer", 15.0, gt=0)
+    min_gap_ms: float = tuning("PAPA_MIN_GAP_MS", "least spread of the noise", 1.0, ge=0)
+    sigma: float = tuning("PAPA_SIGMA", "least spread of the noise in standard errors", 2.0, ge=0)
+    lease_s: float = tuning("PAPA_LEASE_S", "expiry of the lease of the running worker", 10.0, ge=1)
+    ttl_s: float = tuning("PAPA_TTL_S", "expiry of a ruleset", 120.0, gt=0)
+    board_max_age_s: float = tuning("PAPA_BOARD_MAX_AGE_S", "age after which a board is unknown", 15.0, gt=0)
 
 
 BOX = Box("OPTIMIZER", {"run": Optimizer, "papa": Papa})

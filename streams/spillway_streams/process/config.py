@@ -128,7 +128,7 @@ class HotSettings(RedisWire, StoringSettings, AdmissionSettings):
     )
     unknown_hold_s: float = tuning(
         "STREAMS_UNKNOWN_HOLD_S",
-        "how long its last known values stay where it has no Envoys",
+        "how long the last known values of a class or service stay on boards where it has no Envoys",
         3600.0,
         was="UNKNOWN_HOLD",
         gt=0,
@@ -292,7 +292,12 @@ class ClassifySettings(StoringSettings):
         "STREAMS_CLASS_PERIOD_S", "time between decisions", 30.0, was="CLASS_PERIOD", gt=0, le=3600
     )
     class_memory_s: float = tuning(
-        "STREAMS_CLASS_MEMORY_S", "what decisions rest on", 1800.0, was="CLASS_MEMORY", ge=1, le=86_400
+        "STREAMS_CLASS_MEMORY_S",
+        "age of the oldest calls that decide",
+        1800.0,
+        was="CLASS_MEMORY",
+        ge=1,
+        le=86_400,
     )
     class_confirm: int = tuning(
         "STREAMS_CLASS_CONFIRM",
