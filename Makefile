@@ -93,6 +93,7 @@ check: setup ## formatting, lint, stale generated code, imports between boxes, a
 
 generate: setup ## constants and messages from contracts/
 	python contracts/generate/names.py
+	python contracts/generate/rows.py
 	contracts/generate/protos.sh
 
 lock: setup ## pin every Python requirement with hashes

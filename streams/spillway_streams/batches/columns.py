@@ -1,7 +1,7 @@
 """Batches of rows as columns, and their two wire formats: Arrow IPC and ClickHouse.
 
 A `Columns` value is a dict from column name to a one-dimensional array. All arrays have the same
-length. Column names are those of the ClickHouse tables (contracts/clickhouse). `from_ipc` returns
+length. The columns of each row are those of contracts/rows.yaml. `from_ipc` returns
 these arrays:
 
     kind    array                       Arrow                        ClickHouse
@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from spillway_contracts.rows import ARRIVALS, CALLS, EDGES, NETWORK, SPANS
 
 from spillway_streams import StreamsError
 from spillway_streams.batches.arrays import Bools, Ints
@@ -39,96 +40,12 @@ Columns = dict[str, Any]
 Schema = Mapping[str, str]
 
 
+__all__ = ["ARRIVALS", "CALLS", "EDGES", "NETWORK", "SPANS"]
+
+
 class ColumnsError(StreamsError):
     """A batch whose columns are not those of its schema."""
 
-
-CALLS: Schema = {
-    "started_at": "time",
-    "trace_id": "id",
-    "span_id": "id",
-    "cluster": "str",
-    "service": "str",
-    "class": "str",
-    "source_cluster": "str",
-    "source_service": "str",
-    "duration_us": "u64",
-    "exclusive_us": "u64",
-    "in_flight": "u64",
-    "arrival_rate": "f64",
-    "request_bytes": "u64",
-    "response_bytes": "u64",
-    "status": "u64",
-    "failed": "bool",
-    "adjusted_count": "f64",
-    "class_in_flight": "u64",
-    "class_arrival_rate": "f64",
-    "trace_spans": "u64",
-}
-
-EDGES: Schema = {
-    "started_at": "time",
-    "trace_id": "id",
-    "span_id": "id",
-    "source_cluster": "str",
-    "source_service": "str",
-    "source_class": "str",
-    "destination_cluster": "str",
-    "destination_service": "str",
-    "class": "str",
-    "duration_us": "u64",
-    "network_us": "opt",
-    "request_bytes": "u64",
-    "response_bytes": "u64",
-    "status": "u64",
-    "failed": "bool",
-    "adjusted_count": "f64",
-    "ruleset_version": "u64",
-    "trace_spans": "u64",
-}
-
-# Sums over the server spans that ended in one second. The f64 columns are weighted with adjusted
-# counts, except `samples`, which counts spans.
-ARRIVALS: Schema = {
-    "at": "i64",  # Unix second of the end
-    "newest_us": "i64",  # newest end within that second, Unix microseconds
-    "cluster": "str",
-    "service": "str",
-    "class": "str",
-    "entry": "bool",  # whether a user made the calls, not a service
-} | dict.fromkeys(
-    (
-        "calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight", "rate", "class_stamped",
-        "class_in_flight", "class_rate", "samples",
-    ),
-    "f64",
-)  # fmt: skip
-
-# Sums over the calls between two clusters that started in one second and fell into one bucket of
-# the log histogram.
-NETWORK: Schema = {
-    "at": "i64",
-    "source_cluster": "str",
-    "destination_cluster": "str",
-    "bucket": "i64",
-    "calls": "f64",
-    "time_us": "f64",
-}
-
-SPANS: Schema = {
-    "started_at": "time",
-    "trace_id": "id",
-    "span_id": "id",
-    "parent_id": "id",
-    "kind": "str",
-    "name": "str",
-    "cluster": "str",
-    "service": "str",
-    "class": "str",
-    "duration_us": "u64",
-    "status": "u64",
-    "failed": "bool",
-}
 
 _DTYPES: dict[str, str | type] = {
     "time": "int64", "id": object, "u64": "int64", "opt": "int64", "i64": "int64", "f64": "float64", "bool": "bool",

@@ -1,0 +1,41 @@
+"""Writes the row schemas of rows.yaml for Python.
+
+Usage: python contracts/generate/rows.py [--check]
+"""
+
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE, TARGET = ROOT / "rows.yaml", ROOT / "python/spillway_contracts/rows.py"
+KINDS = {"time", "id", "str", "u64", "opt", "i64", "f64", "bool"}
+
+
+def python(rows: dict) -> str:
+    """Renders rows.py. Raises ValueError for an unknown kind or an identity that is no column."""
+    lines = ['"""Generated from contracts/rows.yaml by `make generate`. Do not edit."""', ""]
+    for name, row in rows.items():
+        if wrong := set(row["columns"].values()) - KINDS:
+            raise ValueError(f"{SOURCE.name}: {name}: {min(wrong)!r} must be one of {sorted(KINDS)}")
+        if wrong := set(row["identity"]) - set(row["columns"]):
+            raise ValueError(f"{SOURCE.name}: {name}.identity: {min(wrong)!r} is no column")
+        lines += [f"# {row['about']}", f"{name.upper()} = {{"]
+        lines += [f'    "{column}": "{kind}",' for column, kind in row["columns"].items()]
+        lines += ["}", ""]
+    return "\n".join(lines)
+
+
+def main(check: bool) -> int:
+    text = python(yaml.safe_load(SOURCE.read_text()))
+    if not check:
+        TARGET.write_text(text)
+    elif TARGET.read_text() != text:
+        print(f"{TARGET.relative_to(ROOT)} is stale: run 'make generate'")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
