@@ -106,7 +106,7 @@ def test_configuration_errors_name_every_variable(world):
     assert done.returncode == 64
     assert done.stderr.splitlines() == [
         "SPILLWAY_NATS_URL: must be nats://user:password@host:port, or tls:// for TLS",
-        "SPILLWAY_HEALTH_LISTEN: 'here' must be host:port",
+        "SPILLWAY_HEALTH_LISTEN: must be host:port with a port of 1 to 65535",
     ]
     policy = world.folder / "guardrails.yaml"
     policy.write_text("maximum_shfit: 3")
