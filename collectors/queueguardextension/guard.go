@@ -108,8 +108,10 @@ func readAll(path string) (err error) {
 		// bbolt grows the file before it commits a transaction that needs more pages. In a shorter
 		// file it writes to free pages beyond the end without mapping them, and later panics when
 		// it reads them, even if every entry was still there.
-		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
-			return errors.Join(err, fmt.Errorf("shorter than its %d bytes", tx.Size()))
+		if info, err := os.Stat(path); err != nil {
+			return err
+		} else if info.Size() < tx.Size() {
+			return fmt.Errorf("%d bytes long; its newest meta page needs %d", info.Size(), tx.Size())
 		}
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			return bucket.ForEach(touch)

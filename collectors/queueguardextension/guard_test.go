@@ -108,7 +108,7 @@ func TestAQueueShorterThanItSaysIsTorn(t *testing.T) {
 	require.NoError(t, (&guard{directory: filepath.Dir(path), logger: zap.New(core)}).Start(t.Context(), nil))
 	assert.NoFileExists(t, path)
 	require.Len(t, logs.All(), 1)
-	assert.Contains(t, logs.All()[0].ContextMap()["error"], "shorter than its ")
+	assert.Contains(t, logs.All()[0].ContextMap()["error"], "; its newest meta page needs ")
 }
 
 // TestWhatCanBeReadStays checks that a whole queue, an empty file, a file with one intact meta page

@@ -14,13 +14,13 @@ KINDS = {"time", "id", "str", "u64", "opt", "i64", "f64", "bool"}
 
 
 def python(rows: dict) -> str:
-    """Renders rows.py. Raises ValueError for an unknown kind or an identity that is no column."""
+    """Renders rows.py. Exits for an unknown kind, or an identity that is no column."""
     lines = ['"""Generated from contracts/rows.yaml by `make generate`. Do not edit."""', ""]
     for name, row in rows.items():
         if wrong := set(row["columns"].values()) - KINDS:
-            raise ValueError(f"{SOURCE.name}: {name}: {min(wrong)!r} must be one of {sorted(KINDS)}")
+            raise SystemExit(f"{SOURCE.name}: {name}: {min(wrong)!r} must be one of {sorted(KINDS)}")
         if wrong := set(row["identity"]) - set(row["columns"]):
-            raise ValueError(f"{SOURCE.name}: {name}.identity: {min(wrong)!r} is no column")
+            raise SystemExit(f"{SOURCE.name}: {name}.identity: {min(wrong)!r} must be one of its columns")
         lines += [f"# {row['about']}", f"{name.upper()} = {{"]
         lines += [f'    "{column}": "{kind}",' for column, kind in row["columns"].items()]
         lines += ["}", ""]

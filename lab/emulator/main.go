@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"spillway.dev/contracts/spillwayruntime"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 )
 
 func main() {
-	slog.SetDefault(newLog(os.Stderr, slog.LevelInfo))
+	slog.SetDefault(spillwayruntime.NewLog(os.Stderr, slog.LevelInfo))
 	config, problems := ReadConfig(os.Getenv)
 	var application Application
 	var service Service
@@ -106,15 +108,10 @@ func applicationServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// healthHandler serves /livez and /readyz (formerly /healthz), and /counts with the outcomes of all requests so far, as JSON.
+// healthHandler serves /livez and /readyz, and /counts with the outcomes of all requests so far, as JSON.
 func healthHandler(pod *Pod) http.Handler {
 	mux := http.NewServeMux()
-	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintln(w, `{"ready": true, "problems": {}, "degraded": {}, "counters": {}, "gauges": {}}`)
-		})
-	}
+	spillwayruntime.HandleHealth(mux, func() spillwayruntime.Report { return spillwayruntime.Report{} })
 	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(pod.Snapshot())

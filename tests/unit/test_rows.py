@@ -60,3 +60,9 @@ def test_streams_use_the_generated_columns(name):
     expected = list(ROWS[name]["columns"].items())
     assert list(getattr(generated, name.upper()).items()) == expected
     assert list(getattr(columns, name.upper()).items()) == expected
+
+
+def test_every_kind_has_a_form_everywhere():
+    """A kind that is added to rows.yaml needs a type in Arrow, ClickHouse and the native module."""
+    used = {kind for row in ROWS.values() for kind in row["columns"].values()}
+    assert used <= set(TYPES) == set(NATIVE_KINDS) == set(columns.ARROW)

@@ -153,7 +153,7 @@ def _read(path: Path) -> object:
     """Returns the document; None when it is empty."""
     try:
         return yaml_file.read(path)
-    except yaml_file.YamlError as error:
+    except yaml_file.FileError as error:
         raise ContractError(str(error)) from error
 
 

@@ -1,4 +1,4 @@
 """What every Python program needs, whatever it does: settings, logs, health, metrics, retries.
 
-This package imports nothing else of the project, and knows no message, table or subject.
+It imports no other package of the project. It does not know messages, tables or subjects.
 """

@@ -22,10 +22,7 @@ from pydantic import ValidationError
 
 from spillway_runtime import exit_codes, settings, yaml_file
 from spillway_runtime.settings import Settings
-
-
-class FileError(ValueError):
-    """The file of settings cannot be used. Each line of the message names file, section and key."""
+from spillway_runtime.yaml_file import FileError
 
 
 @dataclass(frozen=True)
@@ -57,20 +54,17 @@ class Box:
         except FileError as error:
             print(error, file=sys.stderr)
             raise SystemExit(exit_codes.USAGE) from None
-        set_ = {name.upper() for name, value in os.environ.items() if value}
+        variables = settings.variables(os.environ)
         filed = {
             field: value
             for field, value in sections.get(program, {}).items()
-            if set_.isdisjoint(settings.names(field, kind.model_fields[field]))
+            if variables.isdisjoint(settings.names(field, kind.model_fields[field]))
         }
         return settings.load(kind, path if filed else None, **filed | given)
 
     def read(self, path: Path) -> dict[str, dict[str, Any]]:
         """Returns the sections of a file. Raises FileError, also for sections of other programs."""
-        try:
-            document = yaml_file.read(path)
-        except yaml_file.YamlError as error:
-            raise FileError(str(error)) from None
+        document = yaml_file.read(path)
         if document is None:
             return {}
         if not isinstance(document, dict):
@@ -85,16 +79,12 @@ class Box:
             return [f"{program}: must be one of {', '.join(self.programs)}"]
         if not isinstance(section, dict | None):
             return [f"{program}: must map names of settings to values"]
-        kind = self.programs[program]
-        known = {field for field, info in kind.model_fields.items() if settings.is_tuning(info)}
-        wrong = [
-            f"{program}.{key}: must be one of {', '.join(sorted(known))}"
-            for key in (section or {})
-            if key not in known
-        ]
-        if wrong:
-            return wrong
-        return _wrong_values(kind, program, section or {})
+        kind, section = self.programs[program], section or {}
+        known = _tuned(kind)
+        unknown = [key for key in section if key not in known]
+        if unknown:
+            return [f"{program}.{key}: must be one of {', '.join(sorted(known))}" for key in unknown]
+        return _wrong_values(kind, program, section)
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of the file."""
@@ -103,9 +93,7 @@ class Box:
             "title": f"The file that {self.variable} names",
             "type": "object",
             "additionalProperties": False,
-            "properties": {
-                name: _section(kind) for name, kind in self.programs.items() if _section(kind)["properties"]
-            },
+            "properties": {name: _section(kind) for name, kind in self.programs.items() if _tuned(kind)},
         }
 
 
@@ -117,16 +105,19 @@ def _wrong_values(kind: type[Settings], program: str, section: Mapping[str, Any]
             kind.__pydantic_validator__.validate_assignment(kind.model_construct(), field, value, strict=True)
         except ValidationError as error:
             wrong += [
-                f"{program}.{field}: {found['msg'].removeprefix('Value error, ')}"
-                for found in error.errors()
-                if found["loc"]
+                f"{program}.{field}: {settings.reason(found)}" for found in error.errors() if found["loc"]
             ]
     return wrong
 
 
+def _tuned(kind: type[Settings]) -> list[str]:
+    """Returns the fields that may stand in the file."""
+    return [field for field, info in kind.model_fields.items() if settings.is_tuning(info)]
+
+
 def _section(kind: type[Settings]) -> dict[str, Any]:
     whole = kind.model_json_schema(by_alias=False)["properties"]
-    tuned = {field: whole[field] for field, info in kind.model_fields.items() if settings.is_tuning(info)}
+    tuned = {field: whole[field] for field in _tuned(kind)}
     for shape in tuned.values():
         shape.pop("title", None)
     return {"type": "object", "additionalProperties": False, "properties": tuned}

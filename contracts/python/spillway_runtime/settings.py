@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from spillway_runtime import exit_codes
 
 PREFIX = "SPILLWAY_"
+_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}  # types of errors
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -117,7 +118,7 @@ def load(kind: type[S], origin: str | None = None, **given: Any) -> S:
 
 def former_names(kind: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
     """Returns one line for each variable that is set under its former name."""
-    lines, given = [], {name.upper() for name, value in environment.items() if value}
+    lines, given = [], variables(environment)
     for field, info in kind.model_fields.items():
         present, *former = names(field, info)
         for old in former:
@@ -127,17 +128,32 @@ def former_names(kind: type[BaseSettings], environment: Mapping[str, str]) -> li
     return lines
 
 
-def problems(error: ValidationError, prefix: str = PREFIX) -> list[str]:
-    """Returns one line per wrong setting: its variable, and what is wrong.
+def variables(environment: Mapping[str, str]) -> set[str]:
+    """Returns the names of the variables that are set and not empty, in capitals.
 
-    pydantic's own messages would show the value, which may be a secret. These do not.
+    pydantic-settings reads a variable whatever the case of its name.
     """
-    return [_problem(wrong, prefix) for wrong in error.errors(include_input=False, include_url=False)]
+    return {name.upper() for name, value in environment.items() if value}
+
+
+def problems(error: ValidationError, prefix: str = PREFIX) -> list[str]:
+    """Returns one line per wrong setting: its variable, and what is wrong."""
+    return [_problem(wrong, prefix) for wrong in error.errors(include_url=False)]
 
 
 def _problem(wrong: Mapping[str, Any], prefix: str) -> str:
-    what = "is not set" if wrong["type"] == "missing" else wrong["msg"].removeprefix("Value error, ")
     place = "_".join(str(part) for part in wrong["loc"]).upper()
     if not place:
-        return what
-    return f"{place}: {what}" if place.startswith(prefix) else f"{prefix}{place}: {what}"
+        return reason(wrong)
+    return f"{place}: {reason(wrong)}" if place.startswith(prefix) else f"{prefix}{place}: {reason(wrong)}"
+
+
+def reason(wrong: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a value, from an item of ValidationError.errors().
+
+    A number beyond its bounds is shown. Any other value may be a secret, and is not.
+    """
+    if wrong["type"] == "missing":
+        return "is not set"
+    text = wrong["msg"].removeprefix("Value error, ")
+    return f"{text}; got {wrong['input']}" if wrong["type"] in _BOUNDS else text

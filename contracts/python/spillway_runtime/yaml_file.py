@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 
-class YamlError(ValueError):
-    """The file cannot be read. The message names the file, and the line where one is known."""
+class FileError(ValueError):
+    """The file cannot be used. Each line of the message names the file, and the place if known."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -31,7 +31,7 @@ class _UniqueKeys(yaml.SafeLoader):
 def read(path: Path) -> object:
     """Returns the document, or None when the file is empty.
 
-    Raises YamlError. The message has no line of the file, because a secret may stand there by
+    Raises FileError. The message has no line of the file, because a secret may stand there by
     mistake.
     """
     try:
@@ -39,7 +39,7 @@ def read(path: Path) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise YamlError(f"{path}: cannot be read: {error.problem}{where}") from None
+        raise FileError(f"{path}: cannot be read: {error.problem}{where}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
-        raise YamlError(f"{path}: cannot be read: {why}") from None
+        raise FileError(f"{path}: cannot be read: {why}") from None

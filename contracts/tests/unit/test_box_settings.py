@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import model_validator
 from spillway_runtime import settings
-from spillway_runtime.box import Box, FileError
+from spillway_runtime.box import Box
 from spillway_runtime.settings import Settings, tuning
+from spillway_runtime.yaml_file import FileError
 
 
 class _Worker(Settings):
@@ -53,7 +54,7 @@ def test_a_variable_precedes_the_file_and_the_file_precedes_the_default(file, mo
 
 
 def test_a_former_name_is_read_with_a_warning(file, monkeypatch, capsys):
-    """With both names, the present one is used, and the warning says so."""
+    """When both names are set, the present one is used, with a warning."""
     monkeypatch.setenv("SPILLWAY_WINDOW", "5")
     BOX.load("worker")
     assert capsys.readouterr().err == (
@@ -69,7 +70,7 @@ def test_a_former_name_is_read_with_a_warning(file, monkeypatch, capsys):
     [
         ("worker: {windows_s: 4}", "worker.windows_s: must be one of life_s, window_s"),
         ("worker: {url: x}", "worker.url: must be one of life_s, window_s"),
-        ("worker: {window_s: 61}", "worker.window_s: Input should be less than or equal to 60"),
+        ("worker: {window_s: 61}", "worker.window_s: Input should be less than or equal to 60; got 61"),
         ("worker: {window_s: soon}", "worker.window_s: Input should be a valid number"),
         ("worker: {window_s: true}", "worker.window_s: Input should be a valid number"),
         ("worker: {window_s: '3'}", "worker.window_s: Input should be a valid number"),

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from spillway_runtime import exit_codes, health, logs, retry, settings
 from spillway_runtime.metrics import Exposition, Family, Sample
 from spillway_runtime.settings import HostPort, Settings, address, load
@@ -30,6 +30,18 @@ def test_each_wrong_setting_is_named_and_no_value_is_shown(monkeypatch, capsys):
     assert ended.value.code == exit_codes.USAGE == 64
     assert "SPILLWAY_HEALTH_LISTEN: is not set\n" in said and "SPILLWAY_PASSWORD: " in said
     assert "s3cret" not in said and len(said.splitlines()) == 2
+
+
+def test_a_number_beyond_its_bounds_is_shown(monkeypatch, capsys):
+    """Only a number can be beyond bounds, so it is no secret."""
+
+    class Bounded(Settings):
+        period: float = Field(1.0, gt=0)
+
+    monkeypatch.setenv("SPILLWAY_PERIOD", "-2")
+    with pytest.raises(SystemExit):
+        load(Bounded)
+    assert capsys.readouterr().err == "SPILLWAY_PERIOD: Input should be greater than 0; got -2\n"
 
 
 def test_arguments_precede_the_environment_and_empty_means_not_set(monkeypatch):

@@ -59,7 +59,6 @@ class Worker:
             sigma=settings.sigma,
         )
         self.checkpoint: Checkpoint | None = None
-        self.missing: str | None = "start"  # why this process is not ready; None once it is
 
     @property
     def _loaded(self) -> Checkpoint:
@@ -70,7 +69,7 @@ class Worker:
         """Runs until `stop` is set. Continues when a server is away."""
         self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
         exposition = metrics.exposition("papa", self.states, self.lease)
-        server = health.Server(self.settings.health_listen, self._report, exposition)
+        server = health.Server(self.settings.health_listen, self.states.report, exposition)
         try:
             while not stop.is_set():
                 try:
@@ -80,13 +79,13 @@ class Worker:
                     else:
                         self.states.say("lease", "held by another; standing by")
                         self.checkpoint = None
-                    self.missing = None
+                    self.states.wait_for(None)
                 except Interrupted as why:
-                    self.missing = None
+                    self.states.wait_for(None)
                     self.states.say("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
-                    self.missing = self.missing and "redis"
+                    self.states.wait_for("redis")
                 except OptimizerError as error:
                     self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
                 await self.reader.flush()
@@ -94,9 +93,6 @@ class Worker:
         finally:
             await self._close()
             server.close()
-
-    def _report(self) -> health.Report:
-        return health.Report(self.states.problems(self.missing), counters=dict(self.states.counters))
 
     async def _close(self) -> None:
         for ending in (

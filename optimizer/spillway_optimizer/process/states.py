@@ -3,16 +3,18 @@
 import logging
 from collections import Counter
 
+from spillway_runtime.health import Report
 from spillway_runtime.status import describe
 
 
 class States:
-    """Logs the state of each subject when it changes, and holds counters and gauges."""
+    """The state of each subject, logged when it changes, with counters, gauges and readiness."""
 
     def __init__(self, logger: logging.Logger):
         self._logger = logger
         self._said: dict[str, str] = {}
         self._errors: dict[str, str] = {}  # the last error of each server that was away
+        self._waits_for: str | None = "start"  # why the process is not ready; None once it is
         self.counters: Counter[str] = Counter()
         self.gauges: dict[tuple[str, ...], float] = {}  # current values, by name and labels
 
@@ -28,12 +30,20 @@ class States:
             self._said[server] = state
             self._logger.warning("%s: away: %s", server, self._errors[server])
 
-    def problems(self, missing: str | None) -> dict[str, str]:
-        """Returns why a process is not ready, as its health reports it.
+    def wait_for(self, server: str | None) -> None:
+        """Sets the server for which the process waits. None: all servers have answered.
 
-        `missing`: the server that it waits for, or "start"; None: it is ready.
+        A process that was ready once stays ready. A server that is away after that is logged only,
+        because it is no reason for a restart.
         """
-        return {missing: self._errors.get(missing, "no answer yet")} if missing else {}
+        if self._waits_for is not None:
+            self._waits_for = server
+
+    def report(self) -> Report:
+        """Returns what the health endpoint answers."""
+        waits_for = self._waits_for
+        problems = {waits_for: self._errors.get(waits_for, "no answer yet")} if waits_for else {}
+        return Report(problems, counters=dict(self.counters))
 
     def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         """Logs the state of a subject if it differs from the last one logged.

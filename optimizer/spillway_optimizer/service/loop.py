@@ -50,20 +50,19 @@ class Service:
         self.basis: Basis | None = None
         self.due_at = self.free_at = 0.0  # monotonic clock: the wall clock may be set
         self.pressing: Trigger | None = None  # noticed, but not acted upon yet
-        self.missing: str | None = "start"  # why this process is not ready; None once it is
         self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when Redis is away."""
         exposition = metrics.exposition("optimizer", self.states, self.lease)
-        server = health.Server(self.settings.health_listen, self._report, exposition)
+        server = health.Server(self.settings.health_listen, self.states.report, exposition)
         try:
             while not stop.is_set():
                 try:
                     await self._tick()
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
-                    self._wait_for("redis")
+                    self.states.wait_for("redis")
                 try:
                     await asyncio.wait_for(stop.wait(), _TICK_S)
                 except TimeoutError:
@@ -71,9 +70,6 @@ class Service:
         finally:
             await self._close()
             server.close()
-
-    def _report(self) -> health.Report:
-        return health.Report(self.states.problems(self.missing), counters=dict(self.states.counters))
 
     async def _close(self) -> None:
         if self._warming is not None:
@@ -95,7 +91,7 @@ class Service:
             await self.reader.refresh(0.0)
             if not self.reader.ready:
                 guardrails.changed(self.guardrails, self.states)
-                self._wait_for("clickhouse")
+                self.states.wait_for("clickhouse")
                 return
         if not await self.lease.hold():
             self.states.say("lease", "held by another; standing by")
@@ -105,7 +101,7 @@ class Service:
             # Keep the guardrail file and the model's rows current, ready for a take-over.
             guardrails.changed(self.guardrails, self.states)
             self._keep_warm()
-            self._wait_for(None)
+            self.states.wait_for(None)
             return
         self.states.say("lease", f"held under token {self.lease.fencing_token}")
         await self.following.ask()
@@ -152,7 +148,7 @@ class Service:
         started = time.monotonic()
         telemetry = await self._beside(self.reader.read())
         if telemetry is None:
-            self._wait_for("clickhouse")
+            self.states.wait_for("clickhouse")
             return
         self.due_at = started + self.settings.period_s
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
@@ -165,13 +161,4 @@ class Service:
         # A slow solver is not started again at once, whatever changes.
         ended = time.monotonic()
         self.free_at = ended + max(self.settings.min_interval_s, ended - started)
-        self._wait_for(waits_for)
-
-    def _wait_for(self, server: str | None) -> None:
-        """Sets the server that health reports as missing. None: all servers have answered.
-
-        None does not mean that there is something to decide already. A server that is away after
-        the first success is logged only, because it is no reason for a restart.
-        """
-        if self.missing is not None:
-            self.missing = server
+        self.states.wait_for(waits_for)

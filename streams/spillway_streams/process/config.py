@@ -144,7 +144,20 @@ class HotSettings(RedisWire, StoringSettings, AdmissionSettings):
     )
 
 
-class ExclusiveSettings(StoringSettings, AdmissionSettings):
+class ClassesSettings(Settings):
+    """Settings of the jobs that bound the classes of a service."""
+
+    classes_per_service: int = tuning(
+        "STREAMS_CLASSES_PER_SERVICE",
+        "classes of a service; more fall into `/other`",
+        200,
+        was="CLASSES_PER_SERVICE",
+        ge=1,
+        le=10_000,
+    )
+
+
+class ExclusiveSettings(StoringSettings, AdmissionSettings, ClassesSettings):
     """Settings of the job `exclusive`.
 
     Seconds are log time unless said otherwise. REFERENCE.md explains what follows from them.
@@ -202,14 +215,6 @@ class ExclusiveSettings(StoringSettings, AdmissionSettings):
         400_000,
         was="MAX_UNSTORED_ROWS",
         ge=1000,
-    )
-    classes_per_service: int = tuning(
-        "STREAMS_CLASSES_PER_SERVICE",
-        "classes of a service; more fall into `/other`",
-        200,
-        was="CLASSES_PER_SERVICE",
-        ge=1,
-        le=10_000,
     )
     span_sample_share: float = tuning(
         "STREAMS_SPAN_SAMPLE_SHARE",
@@ -285,7 +290,7 @@ class GraphSettings(HotSettings):
     )
 
 
-class ClassifySettings(StoringSettings):
+class ClassifySettings(StoringSettings, ClassesSettings):
     """Settings of the job `classify`. Seconds are wall-clock time."""
 
     class_period_s: float = tuning(
@@ -321,14 +326,6 @@ class ClassifySettings(StoringSettings):
         was="CLASS_LEASE",
         ge=1,
         le=86_400,
-    )
-    classes_per_service: int = tuning(
-        "STREAMS_CLASSES_PER_SERVICE",
-        "classes of a service; more fall into `/other`",
-        200,
-        was="CLASSES_PER_SERVICE",
-        ge=1,
-        le=10_000,
     )
 
 

@@ -22,8 +22,9 @@ async def serve(listen: str, status: Status, counters: Counters, exposition: Exp
         return Report(status.problems(), status.degraded(), counters.snapshot(), counters.gauges())
 
     async def get(request: web.Request) -> web.Response:
-        status, content_type, body = answer(request.path, report, exposition)
-        return web.Response(status=status, body=body, headers={"Content-Type": content_type})
+        found = answer(request.path, report, exposition)
+        headers = {"Content-Type": found.content_type}
+        return web.Response(status=found.status, body=found.body, headers=headers)
 
     app = web.Application()
     app.router.add_get("/{path:.*}", get)

@@ -1,12 +1,12 @@
 package relay
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"spillway.dev/contracts/spillwayruntime"
 )
 
 // ColdStart is how long a relay without a ruleset in force waits for an answer of NATS before it
@@ -35,31 +35,14 @@ type StatusPage struct {
 	Counters      map[string]uint64 `json:"counters"` // without those that are 0
 }
 
-// HealthReport is the answer to GET /livez and /readyz, with the keys that every program of the
-// project has there. contracts/python/spillway_runtime/health.py describes them.
-type HealthReport struct {
-	Ready    bool               `json:"ready"`
-	Problems map[string]string  `json:"problems"` // why this relay is not ready
-	Degraded map[string]string  `json:"degraded"` // what is away, and why, although this relay serves without it
-	Counters map[string]uint64  `json:"counters"` // without those that are 0
-	Gauges   map[string]float64 `json:"gauges"`
-}
-
-// healthHandler serves /livez, /readyz, /status and /metrics. /livez answers 200 as soon as the xDS
-// listener is open, also while draining. /healthz is its former name; the next version removes it.
+// healthHandler serves /livez, /readyz, /status and /metrics. /livez answers as soon as the xDS
+// listener is open, also while draining.
 func (r *Relay) healthHandler() http.Handler {
 	mux := http.NewServeMux()
-	live := func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusOK, r.healthReport()) }
-	mux.HandleFunc("GET /livez", live)
-	mux.HandleFunc("GET /healthz", live)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		report, status := r.healthReport(), http.StatusOK
-		if !report.Ready {
-			status = http.StatusServiceUnavailable
-		}
-		answerJSON(w, status, report)
+	spillwayruntime.HandleHealth(mux, r.healthReport)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		spillwayruntime.AnswerJSON(w, http.StatusOK, r.statusPage())
 	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusOK, r.statusPage()) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}))
 	return mux
 }
@@ -81,9 +64,9 @@ func (r *Relay) NotReady(now time.Time) string {
 	return fmt.Sprintf("no ruleset on disk that is still good, and %s; local-first from %s on", why, until.Format(time.RFC3339))
 }
 
-func (r *Relay) healthReport() HealthReport {
+func (r *Relay) healthReport() spillwayruntime.Report {
 	status := r.loop.Status()
-	report := HealthReport{Problems: map[string]string{}, Degraded: map[string]string{}, Counters: r.counters.All(),
+	report := spillwayruntime.Report{Problems: map[string]string{}, Degraded: map[string]string{}, Counters: r.counters.All(),
 		Gauges: map[string]float64{"served_version": float64(status.Version), "known_version": float64(status.KnownVersion)}}
 	if reason := r.NotReady(time.Now()); reason != "" {
 		report.Problems["ruleset"] = reason
@@ -93,14 +76,7 @@ func (r *Relay) healthReport() HealthReport {
 	} else if !r.conn.IsConnected() {
 		report.Degraded["nats"] = "not connected"
 	}
-	report.Ready = len(report.Problems) == 0
 	return report
-}
-
-func answerJSON(w http.ResponseWriter, status int, document any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(document) //nolint:errcheck // the asker is gone
 }
 
 func (r *Relay) statusPage() StatusPage {

@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"spillway.dev/contracts/spillwayruntime"
 )
 
 // ExitUsage is EX_USAGE of sysexits.h: the configuration is wrong.
@@ -29,7 +31,7 @@ func Main() {
 		fmt.Fprintf(os.Stderr, "spillway-relay: wrong configuration:\n%v\n", err)
 		os.Exit(ExitUsage)
 	}
-	log := newLog(os.Stderr, conf.LogLevel).With("cluster", conf.Cluster)
+	log := spillwayruntime.NewLog(os.Stderr, conf.LogLevel).With("cluster", conf.Cluster)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	process, err := New(conf, log)

@@ -1,4 +1,4 @@
-package relay
+package spillwayruntime
 
 import (
 	"io"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// newLog returns a log of one JSON object per line, with the keys that every program of the project
+// NewLog returns a log of one JSON object per line, with the keys that every program of the project
 // uses: at, level (as Python names it) and message.
-func newLog(to io.Writer, level slog.Level) *slog.Logger {
+func NewLog(to io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: projectKeys}))
 }
 

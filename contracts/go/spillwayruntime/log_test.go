@@ -1,4 +1,4 @@
-package relay
+package spillwayruntime
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // attributes in a group keep their names.
 func TestLogLinesHaveTheKeysOfEveryProgram(t *testing.T) {
 	var out bytes.Buffer
-	newLog(&out, slog.LevelInfo).With("cluster", "east").Warn("draining", slog.Group("of", "msg", "kept"))
+	NewLog(&out, slog.LevelInfo).With("cluster", "east").Warn("draining", slog.Group("of", "msg", "kept"))
 	var line map[string]any
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatal(err)
