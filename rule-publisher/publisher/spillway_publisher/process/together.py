@@ -24,10 +24,10 @@ async def together(*loops: Coroutine) -> None:
 async def end(tasks: Collection[asyncio.Task]) -> None:
     """Cancels the tasks again and again until all of them are done.
 
-    One cancellation is not enough: the loops wait for NATS in asyncio.wait_for, which before Python
-    3.12 loses a cancellation that arrives together with the answer. If this coroutine is cancelled
-    meanwhile, it raises CancelledError only when all tasks are done. An enclosing `end` cancels it
-    in this way, every AGAIN_S seconds.
+    One cancellation is not enough: the clients of NATS and Redis wait in asyncio.wait_for, which
+    before Python 3.12 loses a cancellation that arrives together with the answer. If this coroutine
+    is cancelled meanwhile, it raises CancelledError only when all tasks are done. An enclosing
+    `end` cancels it in this way, every AGAIN_S seconds.
     """
     pending = {task for task in tasks if not task.done()}
     cancelled: asyncio.CancelledError | None = None

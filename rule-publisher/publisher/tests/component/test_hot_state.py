@@ -12,6 +12,7 @@ from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 from spillway_publisher.clients.hot_state import HotState, to_json
 from spillway_publisher.process.telemetry import Telemetry
+from spillway_publisher.process.together import end
 
 pytestmark = pytest.mark.component
 
@@ -28,7 +29,7 @@ async def publisher(url: str):
     try:
         yield state, telemetry.counters
     finally:
-        running.cancel()
+        await end([running])  # one cancellation could be lost, and this publisher would go on writing
         await state.close()
 
 
