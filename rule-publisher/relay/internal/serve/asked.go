@@ -9,7 +9,7 @@ import (
 // version.
 func (s *subscription) hold(initial map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
-		s.held = append(s.held, &item{name: name, version: initial[name]})
+		s.held = append(s.held, &Item{Name: name, Version: initial[name]})
 	}
 }
 
@@ -30,35 +30,35 @@ func (s *subscription) change(added, dropped []string) {
 	for _, name := range dropped {
 		without[name] = true
 	}
-	held := slices.DeleteFunc(slices.Clone(s.held), func(i *item) bool { return without[i.name] })
+	held := slices.DeleteFunc(slices.Clone(s.held), func(i *Item) bool { return without[i.Name] })
 	for name := range without {
 		if names[name] && s.wildcard && name != everything {
 			// The wildcard still covers the name, so the resource must be sent again.
-			held = append(held, &item{name: name})
+			held = append(held, &Item{Name: name})
 		}
 		delete(names, name)
 	}
 	s.wildcard = (s.wildcard || names[everything]) && !without[everything]
 	delete(names, everything)
-	slices.SortFunc(held, byName)
+	held.Sort()
 	s.names, s.held = slices.Sorted(maps.Keys(names)), held
 }
 
 // forget marks the named resources as not sent, so that they are sent again.
 func (s *subscription) forget(names []string) {
 	if slices.Contains(names, everything) {
-		names = namesOf(s.held)
+		names = s.held.Names()
 	}
 	held := s.held
 	for _, name := range names {
-		i, ok := position(held, name)
+		i, ok := held.Index(name)
 		if !ok {
 			continue
 		}
 		if &held[0] == &s.held[0] {
 			held = slices.Clone(held)
 		}
-		held[i], s.seen = &item{name: name}, ""
+		held[i], s.seen = &Item{Name: name}, ""
 	}
 	s.held = held
 }
@@ -77,6 +77,6 @@ func (s *subscription) replace(names []string) {
 	}
 	s.names = names
 	if !s.wildcard {
-		s.held = named(s.held, names)
+		s.held = s.held.Named(names)
 	}
 }

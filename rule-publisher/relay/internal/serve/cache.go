@@ -63,8 +63,8 @@ func (c *Cache) Sizes() map[string]map[string]int {
 			continue
 		}
 		out[service] = map[string]int{}
-		for _, t := range typeOrder {
-			out[service][t] = len(bundle[t].items)
+		for _, t := range Types {
+			out[service][t] = len(bundle[t].Items())
 		}
 	}
 	return out

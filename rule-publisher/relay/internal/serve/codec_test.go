@@ -21,19 +21,20 @@ func TestResponsesKeepTheirMeaning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, items := range [][]*item{nil, set.items} {
+	for _, items := range []Items{nil, set.Items()} {
 		delta := &discovery.DeltaDiscoveryResponse{SystemVersionInfo: "1.a", TypeUrl: "t", Nonce: "7", RemovedResources: []string{"x", "y"}}
 		whole := &discovery.DiscoveryResponse{VersionInfo: "1.a", TypeUrl: "t", Nonce: "7"}
-		for _, i := range items {
-			delta.Resources = append(delta.Resources, &discovery.Resource{Name: i.name, Version: i.version, Resource: i.packed})
-			whole.Resources = append(whole.Resources, i.packed)
+		for at, i := range items {
+			packed := set.Packed()[at]
+			delta.Resources = append(delta.Resources, &discovery.Resource{Name: i.Name, Version: i.Version, Resource: packed})
+			whole.Resources = append(whole.Resources, packed)
 		}
 		for _, want := range []proto.Message{delta, whole} {
-			r := &response{delta: want == delta, version: "1.a", typeURL: "t", nonce: "7", items: items}
+			r := &Response{delta: want == delta, version: "1.a", typeURL: "t", nonce: "7", items: items}
 			if r.delta {
 				r.removed = delta.RemovedResources
 			}
-			encoded, err := newCodec().Marshal(r)
+			encoded, err := NewCodec().Marshal(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +42,7 @@ func TestResponsesKeepTheirMeaning(t *testing.T) {
 			if err := proto.Unmarshal(encoded.Materialize(), back); err != nil || !proto.Equal(want, back) {
 				t.Errorf("%v became %v, %v", want, back, err)
 			}
-			if len(items) > 0 && &encoded[2].ReadOnlyData()[0] != &items[0].packed.Value[0] {
+			if len(items) > 0 && &encoded[2].ReadOnlyData()[0] != &set.Packed()[0].Value[0] {
 				t.Error("a copy was made")
 			}
 		}
@@ -61,15 +62,15 @@ func TestRequestsAreReadWithASlimNode(t *testing.T) {
 		ErrorDetail: &statuspb.Status{Code: 13, Message: "no"}}
 	encodedDelta, err1 := proto.Marshal(delta)
 	encodedWhole, err2 := proto.Marshal(whole)
-	a, b := request{delta: true, raw: encodedDelta}, request{raw: encodedWhole}
+	a, b := Request{Delta: true, raw: encodedDelta}, Request{raw: encodedWhole}
 	if err := errors.Join(err1, err2, a.decode(), b.decode()); err != nil {
 		t.Fatal(err)
 	}
-	if !proto.Equal(a.node, slim) || a.typeURL != "t" || !slices.Equal(a.names, []string{"a", "b"}) || !slices.Equal(a.dropped, []string{"c"}) ||
+	if !proto.Equal(a.Node, slim) || a.typeURL != "t" || !slices.Equal(a.names, []string{"a", "b"}) || !slices.Equal(a.dropped, []string{"c"}) ||
 		a.nonce != "3" || a.initial["a"] != "1" || a.failure.GetMessage() != "no" {
 		t.Errorf("%v became %+v", delta, a)
 	}
-	if !proto.Equal(b.node, slim) || b.typeURL != "t" || !slices.Equal(b.names, []string{"a"}) || b.version != "9" || b.nonce != "4" ||
+	if !proto.Equal(b.Node, slim) || b.typeURL != "t" || !slices.Equal(b.names, []string{"a"}) || b.version != "9" || b.nonce != "4" ||
 		b.failure.GetMessage() != "no" {
 		t.Errorf("%v became %+v", whole, b)
 	}
@@ -95,14 +96,14 @@ func FuzzRequest(f *testing.F) {
 		f.Add(false, seed)
 	}
 	f.Fuzz(func(t *testing.T, delta bool, content []byte) {
-		ours := request{delta: delta, raw: content}
+		ours := Request{Delta: delta, raw: content}
 		got := ours.decode()
 		want, err := plainly(delta, content)
 		if err != nil {
 			if want, err = plainly(delta, withoutNode(delta, content)); err != nil && got == nil {
 				t.Fatalf("%q: taken as %+v; protobuf says %v", content, ours, err)
 			}
-			ours.node, want.node = nil, nil
+			ours.Node, want.Node = nil, nil
 		} else if got != nil {
 			t.Fatalf("%q: %v; protobuf reads it", content, got)
 		}
@@ -113,16 +114,16 @@ func FuzzRequest(f *testing.F) {
 }
 
 // plainly returns the request as protobuf alone reads it.
-func plainly(delta bool, content []byte) (request, error) {
+func plainly(delta bool, content []byte) (Request, error) {
 	if delta {
 		m := &discovery.DeltaDiscoveryRequest{}
 		err := proto.Unmarshal(content, m)
-		return request{node: m.GetNode(), typeURL: m.GetTypeUrl(), nonce: m.GetResponseNonce(), failure: m.GetErrorDetail(),
+		return Request{Node: m.GetNode(), typeURL: m.GetTypeUrl(), nonce: m.GetResponseNonce(), failure: m.GetErrorDetail(),
 			names: m.GetResourceNamesSubscribe(), dropped: m.GetResourceNamesUnsubscribe(), initial: m.GetInitialResourceVersions()}, err
 	}
 	m := &discovery.DiscoveryRequest{}
 	err := proto.Unmarshal(content, m)
-	return request{node: m.GetNode(), typeURL: m.GetTypeUrl(), nonce: m.GetResponseNonce(), failure: m.GetErrorDetail(),
+	return Request{Node: m.GetNode(), typeURL: m.GetTypeUrl(), nonce: m.GetResponseNonce(), failure: m.GetErrorDetail(),
 		names: m.GetResourceNames(), version: m.GetVersionInfo()}, err
 }
 
@@ -147,9 +148,9 @@ func withoutNode(delta bool, content []byte) (out []byte) {
 }
 
 // same reports whether both requests are equal. Of the nodes it compares id, cluster and zone.
-func same(a, b request) bool {
-	return a.node.GetId() == b.node.GetId() && a.node.GetCluster() == b.node.GetCluster() &&
-		a.node.GetLocality().GetZone() == b.node.GetLocality().GetZone() &&
+func same(a, b Request) bool {
+	return a.Node.GetId() == b.Node.GetId() && a.Node.GetCluster() == b.Node.GetCluster() &&
+		a.Node.GetLocality().GetZone() == b.Node.GetLocality().GetZone() &&
 		a.typeURL == b.typeURL && a.nonce == b.nonce && a.version == b.version && proto.Equal(a.failure, b.failure) &&
 		slices.Equal(a.names, b.names) && slices.Equal(a.dropped, b.dropped) && maps.Equal(a.initial, b.initial)
 }

@@ -18,20 +18,20 @@ func (b Bundle) Consistent() error {
 	var problems []error
 	clusters, assignments := b[ClusterType].items, b[EndpointType].items
 	for _, c := range clusters {
-		if find(assignments, c.name) == nil {
-			problems = append(problems, fmt.Errorf("cluster %q has no endpoint assignment", c.name))
+		if assignments.Find(c.Name) == nil {
+			problems = append(problems, fmt.Errorf("cluster %q has no endpoint assignment", c.Name))
 		}
 	}
 	for _, a := range assignments {
-		if find(clusters, a.name) == nil {
-			problems = append(problems, fmt.Errorf("endpoint assignment %q has no cluster", a.name))
+		if clusters.Find(a.Name) == nil {
+			problems = append(problems, fmt.Errorf("endpoint assignment %q has no cluster", a.Name))
 		}
 	}
 	for _, config := range b[RouteType].items {
 		for _, to := range config.targets {
-			if find(clusters, to.cluster) == nil && to.cluster != names.XdsInboundCluster {
+			if clusters.Find(to.cluster) == nil && to.cluster != names.XdsInboundCluster {
 				problems = append(problems, fmt.Errorf("%s, host %q, route %q: cluster %q is not served",
-					config.name, to.host, to.route, to.cluster))
+					config.Name, to.host, to.route, to.cluster))
 			}
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"spillway.dev/relay/internal/count"
 )
 
+// nodeLimit bounds each name in a node, in bytes. Acknowledgements carry these names.
+const nodeLimit = 512
+
 // identified is the identity that a node has claimed. It stays the same for the life of a stream.
 type identified struct {
 	service, envoy, cluster string

@@ -19,11 +19,11 @@ const (
 	nodeLocality     = 4
 )
 
-// request is a request of either protocol variant.
-type request struct {
-	delta          bool
+// Request is a request of either protocol variant.
+type Request struct {
+	Delta          bool
+	Node           *core.Node // required only in the first request of a stream
 	raw            []byte     // nil once it is decoded
-	node           *core.Node // required only in the first request of a stream
 	typeURL, nonce string
 	failure        *statuspb.Status
 	names          []string          // asked for: all names or, in delta, those added
@@ -32,8 +32,8 @@ type request struct {
 	initial        map[string]string // delta: versions that it holds from an earlier stream, by name
 }
 
-// check decodes the request and refuses one that no Envoy sends.
-func (r *request) check() error {
+// Check decodes the request and refuses one that no Envoy sends.
+func (r *Request) Check() error {
 	if err := r.decode(); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -45,19 +45,19 @@ func (r *request) check() error {
 
 // decode parses the raw bytes. It skips most of the node, because a real Envoy's node names
 // hundreds of extensions that the relay does not need.
-func (r *request) decode() error {
+func (r *Request) decode() error {
 	raw := r.raw
 	r.raw = nil
-	if r.delta {
+	if r.Delta {
 		m := &discovery.DeltaDiscoveryRequest{}
 		err := proto.Unmarshal(slim(raw, deltaRequestNode), m)
-		r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+		r.Node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
 		r.names, r.dropped, r.initial = m.GetResourceNamesSubscribe(), m.GetResourceNamesUnsubscribe(), m.GetInitialResourceVersions()
 		return err
 	}
 	m := &discovery.DiscoveryRequest{}
 	err := proto.Unmarshal(slim(raw, requestNode), m)
-	r.node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
+	r.Node, r.typeURL, r.nonce, r.failure = m.GetNode(), m.GetTypeUrl(), m.GetResponseNonce(), m.GetErrorDetail()
 	r.names, r.version = m.GetResourceNames(), m.GetVersionInfo()
 	return err
 }

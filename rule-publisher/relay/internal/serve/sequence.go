@@ -5,32 +5,59 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-// subscription returns the stream's subscription to the type of the request. It creates the
-// subscription at the first request of the type.
-func (st *stream) subscription(r request) (*subscription, error) {
-	if sub := st.of(r.typeURL); sub != nil {
+// Subscriptions is what one stream asks for, and what it was sent, by type. The zero value is a
+// stream of the state-of-the-world variant before its first request.
+type Subscriptions struct {
+	Delta bool
+
+	subs    []*subscription // in the order in which types must reach an Envoy
+	warming Items           // clusters sent before endpoints were asked for
+	nonce   uint64
+	placed  bool
+}
+
+// Placed reports whether the Envoy holds resources that it accepted, on this stream or, as it said
+// when it reconnected, before.
+func (s *Subscriptions) Placed() bool { return s.placed }
+
+// Take applies a request. isNew is true when the request is an answer that was not given before.
+// The error says which limit the Envoy exceeds.
+func (s *Subscriptions) Take(r Request) (answer EnvoyAnswer, isNew bool, err error) {
+	sub, err := s.subscription(r)
+	if err != nil {
+		return EnvoyAnswer{}, false, err
+	}
+	answer, isNew = s.answer(sub, r)
+	s.placed = s.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
+	s.apply(sub, r, answer.Refused)
+	if len(r.names) > 0 {
+		err = s.overfull()
+	}
+	return answer, isNew, err
+}
+
+// subscription returns the subscription to the type of the request. It creates the subscription at
+// the first request of the type.
+func (s *Subscriptions) subscription(r Request) (*subscription, error) {
+	if sub := s.of(r.typeURL); sub != nil {
 		return sub, nil
 	}
-	if len(st.subs) == typesPerStream {
-		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %.200q is one more than the %d types that a stream may ask for",
-			r.typeURL, typesPerStream)
+	if len(s.subs) == typesPerStream {
+		return nil, tooManyTypes(r.typeURL)
 	}
-	sub := newSubscription(r, st.delta)
-	st.subs = append(st.subs, sub)
-	slices.SortStableFunc(st.subs, func(a, b *subscription) int {
-		return cmp.Compare(slices.Index(typeOrder, a.typeURL), slices.Index(typeOrder, b.typeURL))
+	sub := newSubscription(r, s.Delta)
+	s.subs = append(s.subs, sub)
+	slices.SortStableFunc(s.subs, func(a, b *subscription) int {
+		return cmp.Compare(slices.Index(Types, a.typeURL), slices.Index(Types, b.typeURL))
 	})
 	return sub, nil
 }
 
 // of returns the subscription to the type, or nil when the Envoy has not asked for it.
-func (st *stream) of(typeURL string) *subscription {
-	for _, sub := range st.subs {
+func (s *Subscriptions) of(typeURL string) *subscription {
+	for _, sub := range s.subs {
 		if sub.typeURL == typeURL {
 			return sub
 		}
@@ -38,43 +65,42 @@ func (st *stream) of(typeURL string) *subscription {
 	return nil
 }
 
-// take applies a request to the subscription. Endpoints of clusters that were sent before the Envoy
-// asked for endpoints are marked to be sent again.
-func (st *stream) take(sub *subscription, r request, refused bool) {
+// apply applies a request to the subscription. Endpoints of clusters that were sent before the
+// Envoy asked for endpoints are marked to be sent again.
+func (s *Subscriptions) apply(sub *subscription, r Request, refused bool) {
 	sub.take(r, refused)
-	if sub.typeURL == EndpointType && st.warming != nil {
-		sub.forget(namesOf(st.warming))
-		st.warming = nil
+	if sub.typeURL == EndpointType && s.warming != nil {
+		sub.forget(s.warming.Names())
+		s.warming = nil
 	}
 }
 
-// next returns the next response that is due, or nil. The order is clusters, endpoints, routes, and
-// then the removal of clusters.
-func (st *stream) next() *response {
-	bundle := st.service.served()
-	if bundle == nil || st.ended {
+// Next returns the next response that is due of the bundle, or nil. The order is clusters,
+// endpoints, routes, and then the removal of clusters.
+func (s *Subscriptions) Next(bundle Bundle) *Response {
+	if bundle == nil {
 		return nil
 	}
-	for _, sub := range st.subs {
+	for _, sub := range s.subs {
 		if out := sub.due(bundle[sub.typeURL]); out != nil {
 			if sub.typeURL == ClusterType {
-				st.warm(sub, out.changed)
+				s.warm(sub, out.changed)
 			}
-			return st.number(sub, out)
+			return s.number(sub, out)
 		}
 	}
-	if clusters := st.of(ClusterType); clusters != nil && clusters.leaving && st.routed() {
+	if clusters := s.of(ClusterType); clusters != nil && clusters.leaving && s.routed() {
 		if out := clusters.leave(bundle[ClusterType]); out != nil {
-			return st.number(clusters, out)
+			return s.number(clusters, out)
 		}
 	}
 	return nil
 }
 
 // number gives the response the next nonce and records it as the newest of its subscription.
-func (st *stream) number(sub *subscription, out *response) *response {
-	st.nonce++
-	out.nonce = strconv.FormatUint(st.nonce, 10)
+func (s *Subscriptions) number(sub *subscription, out *Response) *Response {
+	s.nonce++
+	out.nonce = strconv.FormatUint(s.nonce, 10)
 	sub.sent = sent{out.nonce, out.version, time.Now()}
 	return out
 }
@@ -82,20 +108,20 @@ func (st *stream) number(sub *subscription, out *response) *response {
 // warm makes the endpoints of changed clusters follow them, even when the endpoints are the same.
 // Without them, Envoy may take up to 15 s until it uses a changed cluster ("resource warming" of
 // the protocol).
-func (st *stream) warm(clusters *subscription, changed []*item) {
-	if endpoints := st.of(EndpointType); endpoints != nil {
-		endpoints.forget(namesOf(changed))
+func (s *Subscriptions) warm(clusters *subscription, changed Items) {
+	if endpoints := s.of(EndpointType); endpoints != nil {
+		endpoints.forget(changed.Names())
 	} else if clusters.sent.nonce == "" {
 		// A reconnecting Envoy asks for everything before it reads the first response. The
 		// endpoints that it will say it holds belong to the clusters before the change.
-		st.warming = changed
+		s.warming = changed
 	}
 }
 
 // routed reports whether the Envoy has accepted the routes that are served, and so uses none of the
 // clusters to be removed. A reconnecting Envoy asks for its routes before it answers for its
 // clusters.
-func (st *stream) routed() bool {
-	routes := st.of(RouteType)
+func (s *Subscriptions) routed() bool {
+	routes := s.of(RouteType)
 	return routes == nil || routes.open && !routes.answered.refused
 }

@@ -12,33 +12,32 @@ import (
 
 // envoy is the stream of one Envoy, without a connection.
 type envoy struct {
-	*stream
-	t     *testing.T
-	inbox []*response // responses not answered yet
+	*Subscriptions
+	t      *testing.T
+	serves Bundle
+	inbox  []*Response // responses not answered yet
 }
 
 func newEnvoy(t *testing.T, delta bool, serves Bundle) *envoy {
-	return &envoy{stream: &stream{delta: delta, service: &entry{bundle: serves}}, t: t}
+	return &envoy{Subscriptions: &Subscriptions{Delta: delta}, t: t, serves: serves}
 }
 
 // ask sends a request and returns the answer that the relay reads from it.
-func (e *envoy) ask(r request) (answer Answer, isNew bool) {
+func (e *envoy) ask(r Request) (answer EnvoyAnswer, isNew bool) {
 	e.t.Helper()
-	sub, err := e.subscription(r)
+	answer, isNew, err := e.Take(r)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	answer, isNew = e.answer(sub, r)
-	e.take(sub, r, answer.Refused)
 	return answer, isNew
 }
 
 // gets returns every response that is due before the Envoy answers. Each is written as "C a,b -c"
 // for clusters, with E for endpoints and R for routes; -c means that c is removed.
 func (e *envoy) gets() (out []string) {
-	for r := e.next(); r != nil; r = e.next() {
+	for r := e.Next(e.serves); r != nil; r = e.Next(e.serves) {
 		kind := map[string]string{ClusterType: "C", EndpointType: "E", RouteType: "R"}[r.typeURL]
-		text := strings.TrimSpace(kind + " " + strings.Join(namesOf(r.items), ","))
+		text := strings.TrimSpace(kind + " " + strings.Join(r.items.Names(), ","))
 		for _, name := range r.removed {
 			text += " -" + name
 		}
@@ -51,8 +50,8 @@ func (e *envoy) gets() (out []string) {
 func (e *envoy) accepts() {
 	e.t.Helper()
 	for _, r := range e.inbox {
-		reply := request{typeURL: r.typeURL, nonce: r.nonce, version: r.version}
-		if !e.delta {
+		reply := Request{typeURL: r.typeURL, nonce: r.nonce, version: r.version}
+		if !e.Delta {
 			reply.names = slices.Clone(e.of(r.typeURL).names)
 		}
 		e.ask(reply)
@@ -70,7 +69,7 @@ func (e *envoy) want(got []string, want ...string) {
 // settled returns an Envoy that has received and accepted everything.
 func settled(t *testing.T, delta bool, serves Bundle) *envoy {
 	e := newEnvoy(t, delta, serves)
-	for _, r := range []request{{typeURL: ClusterType}, {typeURL: EndpointType, names: slices.Clone(serves[EndpointType].names)},
+	for _, r := range []Request{{typeURL: ClusterType}, {typeURL: EndpointType, names: slices.Clone(serves[EndpointType].Names())},
 		{typeURL: RouteType, names: []string{"out"}}} {
 		e.ask(r)
 		e.gets()
@@ -83,7 +82,7 @@ func settled(t *testing.T, delta bool, serves Bundle) *envoy {
 func altered(t *testing.T, b Bundle, salt string, names ...string) Bundle {
 	t.Helper()
 	var clusters []*cluster.Cluster
-	for _, name := range b[ClusterType].names {
+	for _, name := range b[ClusterType].Names() {
 		c := &cluster.Cluster{Name: name}
 		if slices.Contains(names, name) {
 			c.AltStatName = salt
@@ -105,9 +104,9 @@ func TestEndpointsFollowAChangedCluster(t *testing.T) {
 	for delta, want := range map[bool][]string{true: {"C b", "E b"}, false: {"C a,b,c", "E a,b,c"}} {
 		e := settled(t, delta, first)
 		e.want(e.gets())
-		e.service.serve(altered(t, first, "x", "b"))
+		e.serves = altered(t, first, "x", "b")
 		e.want(e.gets(), want...)
-		e.service.serve(altered(t, first, "y", "b")) // nothing has been answered yet
+		e.serves = altered(t, first, "y", "b") // nothing has been answered yet
 		e.want(e.gets())
 		e.accepts()
 		e.want(e.gets(), want...)
@@ -122,15 +121,15 @@ func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 	first := bundle(t, 1, "a", "b")
 	held := func(typeURL string) map[string]string {
 		out := map[string]string{}
-		for _, i := range first[typeURL].items {
-			out[i.name] = i.version
+		for _, i := range first[typeURL].Items() {
+			out[i.Name] = i.Version
 		}
 		return out
 	}
 	e := newEnvoy(t, true, altered(t, first, "x", "b"))
-	e.ask(request{typeURL: ClusterType, initial: held(ClusterType)})
+	e.ask(Request{typeURL: ClusterType, initial: held(ClusterType)})
 	e.want(e.gets(), "C b")
-	e.ask(request{typeURL: EndpointType, names: []string{"a", "b"}, initial: held(EndpointType)})
+	e.ask(Request{typeURL: EndpointType, names: []string{"a", "b"}, initial: held(EndpointType)})
 	e.want(e.gets(), "E b")
 	e.accepts()
 	e.want(e.gets())
@@ -141,27 +140,27 @@ func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 // routes.
 func TestClustersLeaveAfterTheRoutes(t *testing.T) {
 	e := newEnvoy(t, true, bundle(t, 1, "a"))
-	e.ask(request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
+	e.ask(Request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
 	e.want(e.gets(), "C a")
-	e.ask(request{typeURL: RouteType, names: []string{"out"}, initial: map[string]string{"out": "1"}})
+	e.ask(Request{typeURL: RouteType, names: []string{"out"}, initial: map[string]string{"out": "1"}})
 	e.accepts()
 	e.want(e.gets(), "R out")
 	routes := e.inbox[0]
 	e.inbox = nil
-	e.ask(request{typeURL: RouteType, nonce: routes.nonce, failure: &statuspb.Status{Code: 13}})
+	e.ask(Request{typeURL: RouteType, nonce: routes.nonce, failure: &statuspb.Status{Code: 13}})
 	e.want(e.gets())
 	other := bundle(t, 2, "b", "a")
-	e.service.serve(other)
+	e.serves = other
 	e.want(e.gets(), "C b", "R out")
 	e.accepts()
 	e.want(e.gets(), "C -old")
 	e.accepts()
 	e.want(e.gets())
-	e.service.serve(bundle(t, 3, "b")) // same routes: nothing to wait for
+	e.serves = bundle(t, 3, "b") // same routes: nothing to wait for
 	e.want(e.gets(), "C -a")
 
 	e = newEnvoy(t, true, bundle(t, 1, "a"))
-	e.ask(request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
+	e.ask(Request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
 	e.want(e.gets(), "C a")
 	e.accepts() // this Envoy has no routes at all
 	e.want(e.gets(), "C -old")
@@ -172,11 +171,11 @@ func TestClustersLeaveAfterTheRoutes(t *testing.T) {
 func TestRefusalAfterAnotherRequestIsTold(t *testing.T) {
 	first := bundle(t, 1, "a", "b", "c")
 	e := newEnvoy(t, true, first)
-	e.ask(request{typeURL: EndpointType, names: []string{"a"}})
+	e.ask(Request{typeURL: EndpointType, names: []string{"a"}})
 	e.want(e.gets(), "E a")
-	e.ask(request{typeURL: EndpointType, names: []string{"b"}})
+	e.ask(Request{typeURL: EndpointType, names: []string{"b"}})
 	e.want(e.gets())
-	answer, isNew := e.ask(request{typeURL: EndpointType, nonce: e.inbox[0].nonce, names: []string{"c"}, failure: &statuspb.Status{Code: 13}})
+	answer, isNew := e.ask(Request{typeURL: EndpointType, nonce: e.inbox[0].nonce, names: []string{"c"}, failure: &statuspb.Status{Code: 13}})
 	if !isNew || !answer.Refused || answer.Version != first[EndpointType].Version {
 		t.Errorf("the refusal was told as %+v, %v", answer, isNew)
 	}

@@ -16,12 +16,12 @@ type routeService struct {
 
 // StreamRoutes is the state-of-the-world variant.
 func (s *routeService) StreamRoutes(grpc routes.RouteDiscoveryService_StreamRoutesServer) error {
-	return s.ads.follow(&stream{ServerStream: grpc})
+	return s.ads.follow(newStream(grpc, false))
 }
 
 // DeltaRoutes is the delta variant.
 func (s *routeService) DeltaRoutes(grpc routes.RouteDiscoveryService_DeltaRoutesServer) error {
-	return s.ads.follow(&stream{ServerStream: grpc, delta: true})
+	return s.ads.follow(newStream(grpc, true))
 }
 
 type endpointService struct {
@@ -31,10 +31,10 @@ type endpointService struct {
 
 // StreamEndpoints is the state-of-the-world variant.
 func (s *endpointService) StreamEndpoints(grpc endpoints.EndpointDiscoveryService_StreamEndpointsServer) error {
-	return s.ads.follow(&stream{ServerStream: grpc})
+	return s.ads.follow(newStream(grpc, false))
 }
 
 // DeltaEndpoints is the delta variant.
 func (s *endpointService) DeltaEndpoints(grpc endpoints.EndpointDiscoveryService_DeltaEndpointsServer) error {
-	return s.ads.follow(&stream{ServerStream: grpc, delta: true})
+	return s.ads.follow(newStream(grpc, true))
 }

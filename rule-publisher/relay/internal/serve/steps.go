@@ -20,7 +20,7 @@ func NextStep(served, target Bundle) (step Bundle, last bool) {
 		return target, true
 	}
 	for _, t := range []string{ClusterType, EndpointType} {
-		step[t] = stamp(RulesetVersion(target[t].Version), union(served[t].items, target[t].items), served[t])
+		step[t] = stamp(RulesetVersion(target[t].Version), served[t].items.Union(target[t].items), served[t])
 	}
 	return step, step.Same(target)
 }
@@ -28,7 +28,7 @@ func NextStep(served, target Bundle) (step Bundle, last bool) {
 // difference reports whether `a` has clusters that `b` does not have.
 func difference(a, b Bundle) bool {
 	for _, c := range a[ClusterType].items {
-		if find(b[ClusterType].items, c.name) == nil {
+		if b[ClusterType].items.Find(c.Name) == nil {
 			return true
 		}
 	}

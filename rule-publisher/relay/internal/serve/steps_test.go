@@ -88,7 +88,7 @@ func TestConsistent(t *testing.T) {
 		t.Error(err)
 	}
 	other := bundle(t, 1, "b")
-	for _, typeURL := range typeOrder {
+	for _, typeURL := range Types {
 		if good.With(typeURL, other[typeURL]).Consistent() == nil {
 			t.Errorf("%s replaced: not noticed", typeURL)
 		}

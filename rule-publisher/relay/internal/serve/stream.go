@@ -15,19 +15,19 @@ import (
 // finds a response due may send it, one at a time.
 type stream struct {
 	grpc.ServerStream
-	delta bool
-	from  *caller
+	from *caller
 
 	mu      sync.Mutex
 	node    identified
-	placed  bool            // the Envoy holds resources that it accepted
-	service *entry          // nil until the node is known
-	subs    []*subscription // in the order in which types must reach an Envoy
-	warming []*item         // clusters sent before endpoints were asked for
-	nonce   uint64
-	sending bool
+	service *entry // nil until the node is known
+	subs    Subscriptions
+	sending *Response // nil: nobody is sending
 	ended   bool
 	sends   sync.WaitGroup // sends by goroutines other than the handler
+}
+
+func newStream(grpc grpc.ServerStream, delta bool) *stream {
+	return &stream{ServerStream: grpc, subs: Subscriptions{Delta: delta}}
 }
 
 // ads implements the gRPC service.
@@ -39,12 +39,12 @@ type ads struct {
 
 // StreamAggregatedResources is the state-of-the-world variant.
 func (a *ads) StreamAggregatedResources(grpc discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return a.follow(&stream{ServerStream: grpc})
+	return a.follow(newStream(grpc, false))
 }
 
 // DeltaAggregatedResources is the delta variant.
 func (a *ads) DeltaAggregatedResources(grpc discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return a.follow(&stream{ServerStream: grpc, delta: true})
+	return a.follow(newStream(grpc, true))
 }
 
 // follow handles the stream until its end.
@@ -54,7 +54,7 @@ func (a *ads) follow(st *stream) error {
 	}
 	defer a.closed(st)
 	for {
-		r := request{delta: st.delta}
+		r := Request{Delta: st.subs.Delta}
 		if err := st.RecvMsg(&r); err != nil {
 			return nil // the Envoy or its connection is gone
 		}
@@ -65,8 +65,8 @@ func (a *ads) follow(st *stream) error {
 }
 
 // take handles one request, and sends what is due.
-func (a *ads) take(st *stream, r *request) error {
-	if err := r.check(); err != nil {
+func (a *ads) take(st *stream, r *Request) error {
+	if err := r.Check(); err != nil {
 		return a.streams.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
 	}
 	if err := a.streams.request(st, *r); err != nil {
@@ -103,15 +103,23 @@ func (st *stream) join(cache *Cache) {
 	st.service = service
 }
 
+// next returns the next response that is due, or nil.
+func (st *stream) next() *Response {
+	if st.ended {
+		return nil
+	}
+	return st.subs.Next(st.service.served())
+}
+
 // wake sends what is due in another goroutine, so that the caller does not wait for the Envoy.
 func (st *stream) wake() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.ended || st.sending || st.service == nil {
+	if st.ended || st.sending != nil || st.service == nil {
 		return
 	}
 	if first := st.next(); first != nil {
-		st.sending = true
+		st.sending = first
 		st.sends.Go(func() { st.sendAll(first) })
 	}
 }
@@ -119,23 +127,23 @@ func (st *stream) wake() {
 // send sends what is due, unless another goroutine is sending already.
 func (st *stream) send() {
 	st.mu.Lock()
-	if st.sending {
+	if st.sending != nil {
 		st.mu.Unlock()
 		return
 	}
 	next := st.next()
-	st.sending = next != nil
+	st.sending = next
 	st.mu.Unlock()
 	st.sendAll(next)
 }
 
 // sendAll sends the given response and all that follow, until nothing is due or the connection is
 // gone. The handler notices a lost connection when it reads.
-func (st *stream) sendAll(next *response) {
+func (st *stream) sendAll(next *Response) {
 	for ; next != nil; next = st.after() {
 		if st.SendMsg(next) != nil {
 			st.mu.Lock()
-			st.sending = false
+			st.sending = nil
 			st.mu.Unlock()
 			return
 		}
@@ -144,10 +152,9 @@ func (st *stream) sendAll(next *response) {
 
 // after returns the next response once one was sent. When it returns nil, nobody is sending any
 // more.
-func (st *stream) after() *response {
+func (st *stream) after() *Response {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	next := st.next()
-	st.sending = next != nil
-	return next
+	st.sending = st.next()
+	return st.sending
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/identity"
 )
-
-// detailLimit bounds the detail of an Answer, in bytes.
-const detailLimit = 4096
 
 // Answer is how one Envoy answered one version of one resource type.
 type Answer struct {
@@ -64,7 +60,7 @@ func (s *Streams) Placed() map[string]int { return numbers(s.PlacedEnvoys()) }
 
 // PlacedEnvoys returns the node ids of the Envoys that Placed counts.
 func (s *Streams) PlacedEnvoys() map[string][]string {
-	return s.envoys(func(st *stream) bool { return st.placed })
+	return s.envoys(func(st *stream) bool { return st.subs.Placed() })
 }
 
 func numbers(envoys map[string][]string) map[string]int {
@@ -135,36 +131,23 @@ func (s *Streams) leave(spread time.Duration) {
 	}
 }
 
-// request handles one request: it identifies the node, reports an answer, and updates the stream's
-// subscription.
-func (s *Streams) request(st *stream, r request) error {
+// request handles one request: it identifies the node, updates what the stream asks for, and
+// reports an answer.
+func (s *Streams) request(st *stream, r Request) error {
 	st.mu.Lock()
 	isFirst := st.node.envoy == ""
-	if err := s.identify(st, r.node); err != nil {
+	if err := s.identify(st, r.Node); err != nil {
 		st.mu.Unlock()
 		return err
 	}
-	sub, err := st.subscription(r)
-	if err != nil {
-		st.mu.Unlock()
-		return s.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
-	}
-	answer, isNew := st.answer(sub, r)
-	if isNew && !answer.Refused {
-		s.PushToAck.Observe(time.Since(sub.sent.at).Seconds())
-	}
-	st.placed = st.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
-	st.take(sub, r, answer.Refused)
-	if len(r.names) > 0 {
-		err = st.overfull()
-	}
+	answer, isNew, err := st.subs.Take(r)
 	st.mu.Unlock()
 	if isFirst {
 		s.Counters.Add(count.StreamsOpened)
 		s.Observer.Connected(st.node.service, st.node.envoy)
 	}
 	if isNew {
-		s.Observer.Answered(answer)
+		s.answered(st.node, answer)
 	}
 	if err != nil {
 		return s.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
@@ -172,28 +155,18 @@ func (s *Streams) request(st *stream, r request) error {
 	return nil
 }
 
-// answer reads a request as the answer to the newest response of its type. isNew is false when the
-// request is not an answer, or repeats one. A changed subscription repeats the last nonce and,
-// after a refusal, also the version before it.
-func (st *stream) answer(sub *subscription, r request) (answer Answer, isNew bool) {
-	last := sub.sent
-	if r.nonce == "" || r.nonce != last.nonce {
-		return Answer{}, false
+// answered reports an answer of the node.
+func (s *Streams) answered(node identified, answer EnvoyAnswer) {
+	if !answer.Refused {
+		s.PushToAck.Observe(answer.Took.Seconds())
 	}
-	if r.failure == nil && !st.delta && r.version != last.version {
-		return Answer{}, false
-	}
-	say := told{last.version, bounded(r.failure.GetMessage()), r.failure != nil}
-	isNew = sub.answered != say
-	sub.answered = say
-	return Answer{Service: st.node.service, Envoy: st.node.envoy, TypeURL: sub.typeURL, Version: say.version,
-		Refused: say.refused, Detail: say.detail}, isNew
+	s.Observer.Answered(Answer{Service: node.service, Envoy: node.envoy, TypeURL: answer.TypeURL, Version: answer.Version,
+		Refused: answer.Refused, Detail: answer.Detail})
 }
 
-// bounded truncates the message of one Envoy, so that it cannot fill the queue of acknowledgements.
-func bounded(detail string) string {
-	if len(detail) <= detailLimit {
-		return detail
-	}
-	return strings.ToValidUTF8(detail[:detailLimit], "") + " …"
+// refuse counts and logs the reason why a stream is ended, and returns the problem.
+func (s *Streams) refuse(envoy string, reason count.Counter, problem error) error {
+	s.Counters.Add(reason)
+	s.Log.Warn("an xDS stream is refused", "node", envoy, "error", problem)
+	return problem
 }

@@ -14,7 +14,7 @@ const everything = "*"
 type subscription struct {
 	typeURL string
 	names   []string // asked for by name, sorted
-	held    []*item  // what was sent last, sorted by name
+	held    Items    // what was sent last, sorted by name
 	version string   // state-of-the-world: the version that the Envoy has
 	seen    string   // version of the set after which nothing more is due
 
@@ -42,12 +42,12 @@ type told struct {
 	refused         bool
 }
 
-func newSubscription(r request, delta bool) *subscription {
+func newSubscription(r Request, delta bool) *subscription {
 	return &subscription{typeURL: r.typeURL, delta: delta, unnamed: true, wildcard: len(r.names) == 0}
 }
 
 // take applies a request. `refused` is true when the request refuses the newest response.
-func (s *subscription) take(r request, refused bool) {
+func (s *subscription) take(r Request, refused bool) {
 	switch {
 	case s.delta:
 		s.takeDelta(r)
@@ -66,7 +66,7 @@ func (s *subscription) take(r request, refused bool) {
 
 // takeDelta applies the changes of a request, even one that comes before the answer to the newest
 // response. Only that answer lets the next response go out.
-func (s *subscription) takeDelta(r request) {
+func (s *subscription) takeDelta(r Request) {
 	s.change(r.names, r.dropped)
 	if !s.begun {
 		s.hold(r.initial)
@@ -81,21 +81,21 @@ func (s *subscription) takeDelta(r request) {
 
 // due returns the response that the set requires, or nil when there is nothing to send. Clusters to
 // be removed are left to leave.
-func (s *subscription) due(set Set) *response {
+func (s *subscription) due(set Set) *Response {
 	if !s.open || !s.owed && s.seen == set.Version {
 		return nil
 	}
 	s.seen = set.Version
 	wanted := s.wanted(set)
-	out := &response{delta: s.delta, typeURL: s.typeURL, version: set.Version, items: wanted, changed: s.changed(wanted)}
+	out := &Response{delta: s.delta, typeURL: s.typeURL, version: set.Version, items: wanted, changed: s.changed(wanted)}
 	held := wanted
 	if s.delta {
 		out.items = out.changed
 		gone := s.gone(wanted)
 		if s.leaving = s.typeURL == ClusterType && len(gone) > 0; s.leaving {
-			held = union(gone, wanted)
+			held = gone.Union(wanted)
 		} else {
-			out.removed = namesOf(gone)
+			out.removed = gone.Names()
 		}
 	}
 	if !s.owed && len(out.changed)+len(out.removed) == 0 && (s.delta || s.version == set.Version) {
@@ -106,31 +106,31 @@ func (s *subscription) due(set Set) *response {
 }
 
 // leave returns the response that removes clusters, or nil when there are none to remove.
-func (s *subscription) leave(set Set) *response {
+func (s *subscription) leave(set Set) *Response {
 	wanted := s.wanted(set)
 	gone := s.gone(wanted)
 	if !s.open || len(gone) == 0 {
 		return nil
 	}
 	s.held, s.open, s.leaving = wanted, false, false
-	return &response{delta: true, typeURL: s.typeURL, version: set.Version, removed: namesOf(gone)}
+	return &Response{delta: true, typeURL: s.typeURL, version: set.Version, removed: gone.Names()}
 }
 
 // wanted returns the items of the set that are asked for, sorted by name.
-func (s *subscription) wanted(set Set) []*item {
-	if !s.wildcard && !slices.Equal(s.names, set.names) {
-		return named(set.items, s.names)
+func (s *subscription) wanted(set Set) Items {
+	if !s.wildcard && !slices.Equal(s.names, set.Names()) {
+		return set.Items().Named(s.names)
 	}
 	if !s.wildcard {
-		s.names = set.names // share the memory of equal names
+		s.names = set.Names() // share the memory of equal names
 	}
-	return set.items
+	return set.Items()
 }
 
 // changed returns the wanted items that the Envoy does not hold in this version.
-func (s *subscription) changed(wanted []*item) (out []*item) {
+func (s *subscription) changed(wanted Items) (out Items) {
 	for _, i := range wanted {
-		if before := find(s.held, i.name); before == nil || before.version != i.version {
+		if before := s.held.Find(i.Name); before == nil || before.Version != i.Version {
 			out = append(out, i)
 		}
 	}
@@ -138,27 +138,10 @@ func (s *subscription) changed(wanted []*item) (out []*item) {
 }
 
 // gone returns the items that were sent, are still asked for, and no longer exist.
-func (s *subscription) gone(wanted []*item) (out []*item) {
+func (s *subscription) gone(wanted Items) (out Items) {
 	for _, i := range s.held {
-		_, asked := slices.BinarySearch(s.names, i.name)
-		if find(wanted, i.name) == nil && (asked || s.wildcard) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func namesOf(items []*item) (out []string) {
-	for _, i := range items {
-		out = append(out, i.name)
-	}
-	return out
-}
-
-// named returns the items whose names are in the sorted names.
-func named(items []*item, names []string) (out []*item) {
-	for _, i := range items {
-		if _, ok := slices.BinarySearch(names, i.name); ok {
+		_, asked := slices.BinarySearch(s.names, i.Name)
+		if wanted.Find(i.Name) == nil && (asked || s.wildcard) {
 			out = append(out, i)
 		}
 	}

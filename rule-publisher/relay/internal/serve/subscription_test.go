@@ -37,7 +37,7 @@ func (s *subscription) tell(t *testing.T, set Set, items, removed []string) {
 	}
 	var names []string
 	for _, i := range out.items {
-		names = append(names, i.name)
+		names = append(names, i.Name)
 	}
 	if !slices.Equal(names, items) || !slices.Equal(out.removed, removed) || out.version != set.Version {
 		t.Fatalf("%v without %v of %s are due, want %v without %v", names, out.removed, out.version, items, removed)
@@ -49,7 +49,7 @@ func (s *subscription) tell(t *testing.T, set Set, items, removed []string) {
 }
 
 func (s *subscription) accept() {
-	s.take(request{nonce: s.sent.nonce, version: s.sent.version, names: s.asked()}, false)
+	s.take(Request{nonce: s.sent.nonce, version: s.sent.version, names: s.asked()}, false)
 }
 
 // asked returns the names that a state-of-the-world request repeats.
@@ -60,7 +60,7 @@ func (s *subscription) asked() []string {
 	return slices.Clone(s.names)
 }
 
-func subscribed(delta bool, r request) *subscription {
+func subscribed(delta bool, r Request) *subscription {
 	s := newSubscription(r, delta)
 	s.take(r, false)
 	return s
@@ -71,7 +71,7 @@ func subscribed(delta bool, r request) *subscription {
 // request for everything gets a response even if it is empty.
 func TestDeltaSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b"), set(t, 2, "", "b", "c")
-	s := subscribed(true, request{})
+	s := subscribed(true, Request{})
 	s.tell(t, first, []string{"a", "b"}, nil)
 	s.tell(t, second, nil, nil) // one response at a time
 	s.accept()
@@ -79,25 +79,25 @@ func TestDeltaSubscription(t *testing.T) {
 	s.accept()
 	s.tell(t, second, nil, nil)
 
-	if out := subscribed(true, request{}).due(Set{}); out == nil || len(out.items) != 0 {
+	if out := subscribed(true, Request{}).due(Set{}); out == nil || len(out.items) != 0 {
 		t.Errorf("%v, want an empty answer to the first request for everything", out)
 	}
 
-	s = subscribed(true, request{names: []string{"b"}, initial: map[string]string{"b": find(first.items, "b").version}})
+	s = subscribed(true, Request{names: []string{"b"}, initial: map[string]string{"b": first.Items().Find("b").Version}})
 	s.tell(t, first, []string{}, []string{}) // a request that says what it holds gets a response
 	s.accept()
-	s.take(request{dropped: []string{"b"}}, false)
+	s.take(Request{dropped: []string{"b"}}, false)
 	s.tell(t, second, nil, nil)
-	s.take(request{names: []string{"b", "nowhere"}}, false)
+	s.take(Request{names: []string{"b", "nowhere"}}, false)
 	s.tell(t, second, []string{"b"}, nil)
 	s.accept()
 	s.tell(t, first, nil, nil) // the same content under another version
 	s.tell(t, set(t, 3, "", "a"), []string{}, []string{"b"})
 
-	s = subscribed(true, request{names: []string{"*", "a"}})
+	s = subscribed(true, Request{names: []string{"*", "a"}})
 	s.tell(t, first, []string{"a", "b"}, nil)
 	s.accept()
-	s.take(request{dropped: []string{"a"}}, false) // the wildcard still covers it: sent again
+	s.take(Request{dropped: []string{"a"}}, false) // the wildcard still covers it: sent again
 	s.tell(t, first, []string{"a"}, nil)
 }
 
@@ -105,19 +105,19 @@ func TestDeltaSubscription(t *testing.T) {
 // gets it again, also with the wildcard.
 func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 	all := set(t, 1, "", "a", "b", "c")
-	s := subscribed(true, request{names: []string{"a", "b"}})
+	s := subscribed(true, Request{names: []string{"a", "b"}})
 	s.tell(t, all, []string{"a", "b"}, nil)
 	s.accept()
-	s.take(request{names: []string{"b", "c"}}, false)
+	s.take(Request{names: []string{"b", "c"}}, false)
 	s.tell(t, all, []string{"b", "c"}, nil)
 	s.accept()
 	s.tell(t, all, nil, nil)
-	s = subscribed(true, request{})
+	s = subscribed(true, Request{})
 	s.tell(t, all, []string{"a", "b", "c"}, nil)
 	s.accept()
-	s.take(request{names: []string{everything}}, false)
+	s.take(Request{names: []string{everything}}, false)
 	s.tell(t, all, []string{"a", "b", "c"}, nil)
-	if slices.ContainsFunc(all.items, func(i *item) bool { return i.version == "" }) {
+	if slices.ContainsFunc(all.Items(), func(i *Item) bool { return i.Version == "" }) {
 		t.Error("the set itself was changed")
 	}
 }
@@ -127,18 +127,18 @@ func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 // to an older response lets no response out.
 func TestWholeSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b", "c"), set(t, 2, "new", "a", "b", "c")
-	s := subscribed(false, request{names: []string{"b", "a"}})
+	s := subscribed(false, Request{names: []string{"b", "a"}})
 	s.tell(t, first, []string{"a", "b"}, nil)
-	s.take(request{nonce: "of an older one", names: s.asked()}, false)
+	s.take(Request{nonce: "of an older one", names: s.asked()}, false)
 	s.tell(t, second, nil, nil)
 	s.accept()
 	s.tell(t, first, nil, nil)
 	s.tell(t, second, []string{"a", "b"}, nil)
-	s.take(request{nonce: s.sent.nonce, version: first.Version, names: s.asked(), failure: &statuspb.Status{Code: 13}}, true)
+	s.take(Request{nonce: s.sent.nonce, version: first.Version, names: s.asked(), failure: &statuspb.Status{Code: 13}}, true)
 	s.tell(t, second, nil, nil)
-	s.take(request{nonce: s.sent.nonce, version: second.Version, names: []string{"a"}}, false)
+	s.take(Request{nonce: s.sent.nonce, version: second.Version, names: []string{"a"}}, false)
 	s.tell(t, second, nil, nil)
-	s.take(request{nonce: s.sent.nonce, version: second.Version, names: []string{"a", "b"}}, false)
+	s.take(Request{nonce: s.sent.nonce, version: second.Version, names: []string{"a", "b"}}, false)
 	s.tell(t, second, []string{"a", "b"}, nil)
 }
 
@@ -147,9 +147,9 @@ func TestWholeSubscription(t *testing.T) {
 func TestSubscriptionsShare(t *testing.T) {
 	all := set(t, 1, "", "a", "b")
 	for _, delta := range []bool{true, false} {
-		s := subscribed(delta, request{names: []string{"b", "a"}})
+		s := subscribed(delta, Request{names: []string{"b", "a"}})
 		s.tell(t, all, []string{"a", "b"}, nil)
-		if &s.held[0] != &all.items[0] || &s.names[0] != &all.names[0] {
+		if &s.held[0] != &all.Items()[0] || &s.names[0] != &all.Names()[0] {
 			t.Errorf("delta %v: a copy is kept", delta)
 		}
 	}
