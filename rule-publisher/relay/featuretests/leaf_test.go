@@ -13,7 +13,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/source"
 	"spillway.dev/relay/internal/testkit"
 )
@@ -112,7 +112,7 @@ func startConfigured(t *testing.T, file string, port int) *natsserver.Server {
 
 func acknowledges(version uint64) func(*spillwayv1.Acknowledgement) bool {
 	return func(a *spillwayv1.Acknowledgement) bool {
-		return a.GetRulesetVersion() == version && a.GetTypeUrl() == serve.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
+		return a.GetRulesetVersion() == version && a.GetTypeUrl() == resources.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // TestMetrics checks that GET /metrics shows versions, expiry, Envoys, snapshots, times to ACK and
@@ -77,11 +77,11 @@ func TestPlacement(t *testing.T) {
 		conf := testConfig(t, "nats://127.0.0.1:1")
 		r := startRelay(t, conf)
 		refusing := open(t, r, "refusing")
-		refusing.subscribe(serve.RouteType, routeTables...)
+		refusing.subscribe(resources.RouteType, routeTables...)
 		refusing.answer(next(t, refusing), "no")
 		r.counted("answers_refused", 1)
 		asking := open(t, r, "asking")
-		asking.subscribe(serve.RouteType, routeTables...)
+		asking.subscribe(resources.RouteType, routeTables...)
 		u := next(t, asking) // it gets no answer
 		if s := r.status(); s.Envoys["gate"] != 2 || s.Placed["gate"] != 0 {
 			t.Errorf("connected %v, placed %v; want 2 and none", s.Envoys, s.Placed)
@@ -90,11 +90,11 @@ func TestPlacement(t *testing.T) {
 		r.counted("answers_accepted", 1)
 		again := open(t, r, "again")
 		again.holds(u)
-		again.subscribe(serve.RouteType, routeTables...)
+		again.subscribe(resources.RouteType, routeTables...)
 		eventually(t, "both are placed", func() bool { return r.status().Placed["gate"] == 2 })
 		same := open(t, r, "again") // a second stream of the same Envoy
 		same.holds(u)
-		same.subscribe(serve.RouteType, routeTables...)
+		same.subscribe(resources.RouteType, routeTables...)
 		r.counted("streams_opened", 4)
 		if s := r.status(); s.Placed["gate"] != 2 || s.Envoys["gate"] != 3 {
 			t.Errorf("connected %v, placed %v; want 3 and 2", s.Envoys, s.Placed)

@@ -12,7 +12,7 @@ import (
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -70,7 +70,7 @@ func TestRealEnvoyRefusesAVersion(t *testing.T) {
 	p.put(forBoth(2, 3000, 7000))
 	p.ack(func(a *spillwayv1.Acknowledgement) bool {
 		return a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetEnvoy() == "north/gate/test" && a.GetRulesetVersion() == 2 &&
-			a.GetTypeUrl() == serve.RouteType && strings.Contains(a.GetDetail(), "max program size")
+			a.GetTypeUrl() == resources.RouteType && strings.Contains(a.GetDetail(), "max program size")
 	})
 	eventually(t, "version 2 is in force at the other service", inForce("till", 2))
 	late := newDelta(t, at(r), node("gate", "late"))
@@ -95,8 +95,8 @@ func TestRealEnvoyRefusesAVersion(t *testing.T) {
 
 // acceptAll asks for everything and accepts it until the stream ends.
 func acceptAll(c client) {
-	c.subscribe(serve.ClusterType)
-	c.subscribe(serve.RouteType, routeTables...)
+	c.subscribe(resources.ClusterType)
+	c.subscribe(resources.RouteType, routeTables...)
 	for {
 		select {
 		case u := <-c.updates():

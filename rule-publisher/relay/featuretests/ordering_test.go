@@ -15,7 +15,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"spillway.dev/contracts/names"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // recorder treats clusters as Envoy does. It asks for the endpoints of the clusters that it has,
@@ -39,17 +39,17 @@ func newRecorder(t *testing.T, c client) *recorder {
 // take processes one response, answers it, and asks for what follows from it.
 func (r *recorder) take(u update) {
 	r.t.Helper()
-	if _, whole := r.c.(*sotwClient); whole && u.typeURL == serve.ClusterType {
+	if _, whole := r.c.(*sotwClient); whole && u.typeURL == resources.ClusterType {
 		r.clusters = map[string]bool{}
 	}
-	if u.typeURL == serve.ClusterType {
+	if u.typeURL == resources.ClusterType {
 		for _, name := range u.removed {
 			delete(r.clusters, name)
 		}
 	}
 	r.read(u)
 	r.c.answer(u, "")
-	if u.typeURL == serve.ClusterType {
+	if u.typeURL == resources.ClusterType {
 		r.askForEndpoints()
 	}
 	r.check(u.version)
@@ -86,14 +86,14 @@ func (r *recorder) askForEndpoints() {
 	switch c := r.c.(type) {
 	case *sotwClient:
 		if len(added)+len(gone) > 0 {
-			c.subscribe(serve.EndpointType, now...)
+			c.subscribe(resources.EndpointType, now...)
 		}
 	case *deltaClient:
 		if len(added) > 0 {
-			c.subscribe(serve.EndpointType, added...)
+			c.subscribe(resources.EndpointType, added...)
 		}
 		if len(gone) > 0 {
-			must(r.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: serve.EndpointType, ResourceNamesUnsubscribe: gone}))
+			must(r.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.EndpointType, ResourceNamesUnsubscribe: gone}))
 		}
 	}
 }
@@ -132,10 +132,10 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 		r := startRelay(t, conf)
 		c := open(t, r, "a")
 		rec := newRecorder(t, c)
-		c.subscribe(serve.ClusterType)
-		rec.follow(serve.EndpointType)
-		c.subscribe(serve.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
-		rec.follow(serve.RouteType)
+		c.subscribe(resources.ClusterType)
+		rec.follow(resources.EndpointType)
+		c.subscribe(resources.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
+		rec.follow(resources.RouteType)
 		random := rand.New(rand.NewPCG(1, 1))
 		for version := range uint64(12) {
 			endpoints := testEndpoints

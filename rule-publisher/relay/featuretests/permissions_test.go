@@ -12,7 +12,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/source"
 )
 
@@ -55,7 +55,7 @@ func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
 	p.put(ruleset(2, time.Minute, 4000, 6000))
 	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
 	p.ack(func(a *spillwayv1.Acknowledgement) bool {
-		return a.GetRulesetVersion() == 2 && a.GetTypeUrl() == serve.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
+		return a.GetRulesetVersion() == 2 && a.GetTypeUrl() == resources.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
 	})
 	p.reports("spillway.heartbeats.north", func([]byte) bool { return true })
 	if errs := r.status().Counters["nats_errors"]; errs != 0 {

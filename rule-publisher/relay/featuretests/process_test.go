@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/relay"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -93,7 +93,7 @@ func TestSigtermEndsCleanly(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	c := newDelta(t, &dialer{address: conf.XDSListen}, node("gate", "a"))
-	c.subscribe(serve.ClusterType)
+	c.subscribe(resources.ClusterType)
 	next(t, c)
 	must(t, command.Process.Signal(syscall.SIGTERM))
 	select {

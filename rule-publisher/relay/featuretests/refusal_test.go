@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -24,7 +24,7 @@ func TestForeignEnvoysAreRefused(t *testing.T) {
 		"node.cluster: empty": func() client { return newSotw(t, at(r), nameless) },
 	} {
 		c := n()
-		c.subscribe(serve.ClusterType)
+		c.subscribe(resources.ClusterType)
 		select {
 		case err := <-c.failed():
 			if !strings.Contains(err.Error(), want) {
@@ -45,13 +45,13 @@ func TestFilesAreReloaded(t *testing.T) {
 	conf := testConfig(t, "nats://127.0.0.1:1")
 	r := startRelay(t, conf)
 	c := newDelta(t, at(r), node("gate", "a"))
-	c.subscribe(serve.ClusterType)
+	c.subscribe(resources.ClusterType)
 	c.answer(next(t, c), "")
 	testkit.Replace(t, conf.Endpoints, testEndpoints+"  - {service: shop, cluster: mars, addresses: []}\n")
 	r.counted("files_refused", 1)
 	silent(t, c)
 	testkit.Replace(t, conf.Endpoints, testEndpoints+"  - {service: depot, cluster: far, addresses: ['127.0.0.1:9203']}\n")
-	if u := next(t, c); len(u.resources) != 1 || u.typeURL != serve.ClusterType {
+	if u := next(t, c); len(u.resources) != 1 || u.typeURL != resources.ClusterType {
 		t.Errorf("%d resources of %s, want the new cluster", len(u.resources), u.typeURL)
 	}
 }

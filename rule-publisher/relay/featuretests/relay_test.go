@@ -13,7 +13,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -45,7 +45,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, open func(*testing.T, *ru
 // boot subscribes to routes and accepts the first answer.
 func boot(t *testing.T, c client) update {
 	t.Helper()
-	c.subscribe(serve.RouteType, routeTables...)
+	c.subscribe(resources.RouteType, routeTables...)
 	u := next(t, c)
 	c.answer(u, "")
 	return u
@@ -99,12 +99,12 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 		p := newPublisher(t, server) // the bucket appears after the relay
 		p.put(ruleset(5, time.Minute, 6000, 3000, 1000))
 		u := expect(t, c, map[string]uint32{"shop|north": 6000, "shop|south": 3000, "shop|far": 1000})
-		if serve.RulesetVersion(u.version) != 5 {
+		if resources.RulesetVersion(u.version) != 5 {
 			t.Errorf("version %s, want 5.…", u.version)
 		}
 		p.ack(func(a *spillwayv1.Acknowledgement) bool {
 			return a.GetRulesetVersion() == 5 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK &&
-				a.GetEnvoy() == "north/gate/a" && a.GetService() == "gate" && a.GetTypeUrl() == serve.RouteType && a.GetCluster() == "north"
+				a.GetEnvoy() == "north/gate/a" && a.GetService() == "gate" && a.GetTypeUrl() == resources.RouteType && a.GetCluster() == "north"
 		})
 		p.put(ruleset(6, time.Minute, 2500, 7500))
 		expect(t, c, map[string]uint32{"shop|north": 2500, "shop|south": 7500})
@@ -134,7 +134,7 @@ func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 		boot(t, c)
 		p.put(ruleset(1, 10*time.Second, 0, 10000))
 		expect(t, c, map[string]uint32{"shop|south": 10000})
-		if u := expect(t, c, local); serve.RulesetVersion(u.version) != 0 {
+		if u := expect(t, c, local); resources.RulesetVersion(u.version) != 0 {
 			t.Errorf("version %s after expiry, want 0.…", u.version)
 		}
 		p.put(ruleset(2, time.Minute, 5000, 5000))
@@ -175,7 +175,7 @@ func TestFirstVersionRefused(t *testing.T) {
 	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
 		r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
 		c := open(t, r, "a")
-		c.subscribe(serve.RouteType, routeTables...)
+		c.subscribe(resources.RouteType, routeTables...)
 		c.answer(next(t, c), "no")
 		silent(t, c)
 	})
@@ -192,17 +192,17 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 		p.put(ruleset(1, time.Minute, 10000))
 		eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
 		c := open(t, r, "a")
-		c.subscribe(serve.ClusterType)
+		c.subscribe(resources.ClusterType)
 		clusters := next(t, c)
 		c.answer(clusters, "")
-		if clusters.typeURL != serve.ClusterType || len(clusters.resources) != 4 {
+		if clusters.typeURL != resources.ClusterType || len(clusters.resources) != 4 {
 			t.Fatalf("%d resources of %s, want 3 clusters of shop and the nearest of stock", len(clusters.resources), clusters.typeURL)
 		}
-		c.subscribe(serve.EndpointType, "shop|north", "shop|south", "shop|far", "stock|south")
+		c.subscribe(resources.EndpointType, "shop|north", "shop|south", "shop|far", "stock|south")
 		c.answer(next(t, c), "")
 		boot(t, c)
 		p.put(ruleset(2, time.Minute, 8000, 2000))
-		if u := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000}); u.typeURL != serve.RouteType {
+		if u := expect(t, c, map[string]uint32{"shop|north": 8000, "shop|south": 2000}); u.typeURL != resources.RouteType {
 			t.Errorf("%s was sent", u.typeURL)
 		}
 		silent(t, c)
@@ -220,15 +220,15 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 		p.put(ruleset(1, time.Minute, 4000, 4000, 2000))
 		eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
 		c := open(t, r, "a")
-		c.subscribe(serve.ClusterType)
+		c.subscribe(resources.ClusterType)
 		c.answer(next(t, c), "")
 		boot(t, c)
 		fewer := strings.Replace(testEndpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
 		testkit.Replace(t, conf.Endpoints, fewer)
-		if u := expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.typeURL != serve.RouteType {
+		if u := expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.typeURL != resources.RouteType {
 			t.Errorf("%s came before the routes", u.typeURL)
 		}
-		if u := next(t, c); u.typeURL != serve.ClusterType {
+		if u := next(t, c); u.typeURL != resources.ClusterType {
 			t.Errorf("%s came after the routes, want the clusters", u.typeURL)
 		}
 	})

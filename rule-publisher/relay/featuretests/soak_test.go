@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"spillway.dev/relay/internal/relay"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -192,8 +192,8 @@ func (s *soak) connect(name string) {
 	must(s.t, err)
 	s.envoys[name] = &soakEnvoy{conn, cancel}
 	s.t.Cleanup(func() { s.disconnect(name) })
-	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: serve.ClusterType}))
-	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: serve.RouteType, ResourceNamesSubscribe: routeTables}))
+	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: resources.ClusterType}))
+	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.RouteType, ResourceNamesSubscribe: routeTables}))
 	got := make(chan struct{}, 1)
 	go func() {
 		for routes := 0; ; {
@@ -202,7 +202,7 @@ func (s *soak) connect(name string) {
 				return
 			}
 			answer := &discovery.DeltaDiscoveryRequest{TypeUrl: response.GetTypeUrl(), ResponseNonce: response.GetNonce()}
-			if response.GetTypeUrl() == serve.RouteType {
+			if response.GetTypeUrl() == resources.RouteType {
 				if routes++; routes%50 == 0 {
 					answer.ErrorDetail = &rpcstatus.Status{Code: 13, Message: "the soak test refuses this"}
 				}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"spillway.dev/relay/internal/identity/identitytest"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // refusal returns the error with which the relay ends a stream.
@@ -40,7 +40,7 @@ func TestCertificateMustBeTheNodes(t *testing.T) {
 			identitytest.RelayURI("north"), ""}
 		for _, uri := range uris {
 			c := open(t, at(r).as(authority, authority.Issue(uri, time.Hour)), node("gate", "a"))
-			c.subscribe(serve.ClusterType)
+			c.subscribe(resources.ClusterType)
 			err := refusal(t, c)
 			if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), uri) ||
 				!strings.Contains(err.Error(), `needs "spiffe://spillway.local/cluster/north/service/gate"`) {
@@ -64,12 +64,12 @@ func TestAStreamKeepsItsNode(t *testing.T) {
 		for _, changed := range []*core.Node{node("gate", "b"), node("shop", "a"), elsewhere, {}} {
 			said := node("gate", "a")
 			c := open(t, at(r), said)
-			c.subscribe(serve.ClusterType)
+			c.subscribe(resources.ClusterType)
 			next(t, c)
-			c.subscribe(serve.RouteType, routeTables...) // the same node again
+			c.subscribe(resources.RouteType, routeTables...) // the same node again
 			next(t, c)
 			said.Id, said.Cluster, said.Locality = changed.GetId(), changed.GetCluster(), changed.GetLocality()
-			c.subscribe(serve.EndpointType, "shop|north")
+			c.subscribe(resources.EndpointType, "shop|north")
 			if code := status.Code(refusal(t, c)); code != codes.PermissionDenied && code != codes.InvalidArgument {
 				t.Errorf("changed to %v: %s", changed, code)
 			}
@@ -141,8 +141,8 @@ func TestCertificatesRotate(t *testing.T) {
 	if err == nil || os.IsTimeout(err) {
 		t.Errorf("the old authority's client: %v, want a refusal", err)
 	}
-	before.subscribe(serve.ClusterType)
-	if u := next(t, before); u.typeURL != serve.ClusterType {
+	before.subscribe(resources.ClusterType)
+	if u := next(t, before); u.typeURL != resources.ClusterType {
 		t.Errorf("the stream from before got %s", u.typeURL)
 	}
 	if opened := r.status().Counters["streams_opened"]; opened != 3 {

@@ -15,6 +15,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/signing/signingtest"
 	"spillway.dev/relay/internal/table"
@@ -137,16 +138,16 @@ func (b *bed) settle() {
 }
 
 func (b *bed) version(service string) string {
-	return b.services[service].served[serve.RouteType].Version
+	return b.services[service].served[resources.RouteType].Version
 }
 
 // accept accepts the service's routes as they are served now.
 func (b *bed) accept(service, envoy string) {
-	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: serve.RouteType, Version: b.version(service)})
+	b.answered(serve.Answer{Service: service, Envoy: envoy, TypeURL: resources.RouteType, Version: b.version(service)})
 }
 
 func (b *bed) refuse(service, envoy string) {
-	b.refuseType(service, envoy, serve.RouteType)
+	b.refuseType(service, envoy, resources.RouteType)
 }
 
 // refuseType refuses what the service is served of a type.
@@ -175,7 +176,7 @@ func TestAnUnchangedServiceIsSentNothing(t *testing.T) {
 			t.Fatalf("%d reports of versions that were sent: %v", acks, b.acks)
 		}
 		b.take(rulesetOf(6, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
-		if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
+		if b.version("b") != before || resources.RulesetVersion(b.version("a")) != 6 {
 			t.Errorf("a is at %s, b went from %s to %s", b.version("a"), before, b.version("b"))
 		}
 		want := map[string]uint64{"a": 5, "b": 0, "c": 6}
@@ -188,7 +189,7 @@ func TestAnUnchangedServiceIsSentNothing(t *testing.T) {
 			t.Errorf("in force %v, want 6", got)
 		}
 		b.take(rulesetOf(7, time.Minute, map[string]uint32{"a": 2000, "b": 1000, "c": 1000}))
-		if b.version("b") != before || serve.RulesetVersion(b.version("a")) != 6 {
+		if b.version("b") != before || resources.RulesetVersion(b.version("a")) != 6 {
 			t.Errorf("a renewal changed a to %s, b to %s", b.version("a"), b.version("b"))
 		}
 		reported := map[string]int{}
@@ -220,7 +221,7 @@ func TestAnotherPolicyIsAChange(t *testing.T) {
 		other := rulesetOf(2, time.Minute, map[string]uint32{"a": 1000})
 		other.Policy = "failover"
 		b.take(other)
-		if got := serve.RulesetVersion(b.version("a")); got != 2 {
+		if got := resources.RulesetVersion(b.version("a")); got != 2 {
 			t.Errorf("served %d, want 2", got)
 		}
 	})
@@ -244,7 +245,7 @@ func TestARefusedVersionStaysRefused(t *testing.T) {
 			t.Errorf("served %s, want %s; in force %v; reports %v", b.version("a"), good, b.inForce(), b.acks)
 		}
 		b.take(rulesetOf(4, time.Minute, map[string]uint32{"a": 3000}))
-		if serve.RulesetVersion(b.version("a")) != 4 {
+		if resources.RulesetVersion(b.version("a")) != 4 {
 			t.Errorf("served %s, want 4", b.version("a"))
 		}
 	})

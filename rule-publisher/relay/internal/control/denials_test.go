@@ -11,7 +11,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // reach returns, sorted, every cluster in which Envoys of service a have endpoints for requests of
@@ -20,7 +20,7 @@ func reach(t *testing.T, b *bed) (zones []string) {
 	t.Helper()
 	served := b.services["a"].served
 	leadsTo := map[string]bool{}
-	for _, packed := range served[serve.RouteType].Packed() {
+	for _, packed := range served[resources.RouteType].Packed() {
 		config := &route.RouteConfiguration{}
 		if err := packed.UnmarshalTo(config); err != nil {
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func reach(t *testing.T, b *bed) (zones []string) {
 			}
 		}
 	}
-	for _, packed := range served[serve.EndpointType].Packed() {
+	for _, packed := range served[resources.EndpointType].Packed() {
 		assignment := &endpoint.ClusterLoadAssignment{}
 		if err := packed.UnmarshalTo(assignment); err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestDenialsAreServedUntilLifted(t *testing.T) {
 		b.connected("a", "a/1")
 		plain := rulesetOf(1, time.Hour, map[string]uint32{"a": 5000})
 		b.take(plain)
-		before := b.services["a"].served[serve.ClusterType].Version
+		before := b.services["a"].served[resources.ClusterType].Version
 		if got := reach(t, b); !slices.Equal(got, []string{"far", "north", "south"}) {
 			t.Fatalf("without denials %v are reached", got)
 		}
@@ -83,7 +83,7 @@ func TestDenialsAreServedUntilLifted(t *testing.T) {
 		b.network = mesh(t, "north", "south", "far")
 		lifted := rulesetOf(3, time.Hour, map[string]uint32{"a": 5000})
 		b.take(lifted)
-		after := b.services["a"].served[serve.ClusterType].Version
+		after := b.services["a"].served[resources.ClusterType].Version
 		_, was, _ := strings.Cut(before, ".")
 		if _, is, _ := strings.Cut(after, "."); is != was || len(reach(t, b)) != 3 {
 			t.Errorf("lifted: clusters %s, were %s; %v are reached", after, before, reach(t, b))

@@ -14,6 +14,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/table"
 )
@@ -172,7 +173,7 @@ func acknowledgement(cluster string, a serve.Answer) *spillwayv1.Acknowledgement
 		outcome = spillwayv1.Outcome_OUTCOME_NACK
 	}
 	return &spillwayv1.Acknowledgement{
-		Cluster: cluster, Service: a.Service, Envoy: a.Envoy, RulesetVersion: serve.RulesetVersion(a.Version),
+		Cluster: cluster, Service: a.Service, Envoy: a.Envoy, RulesetVersion: resources.RulesetVersion(a.Version),
 		TypeUrl: a.TypeURL, Outcome: outcome, Detail: a.Detail, At: timestamppb.Now(),
 	}
 }

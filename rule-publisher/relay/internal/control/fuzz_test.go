@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // FuzzRuleset checks, for any bytes in the cluster's key, that the loop goes on and that what it
@@ -54,13 +54,13 @@ func takeAny(t *testing.T, value []byte) {
 		if err := s.served.Consistent(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, typeURL := range []string{serve.ClusterType, serve.EndpointType, serve.RouteType} {
+		for _, typeURL := range []string{resources.ClusterType, resources.EndpointType, resources.RouteType} {
 			validate(t, s.served[typeURL])
 		}
 	}
 }
 
-func validate(t *testing.T, set serve.Set) {
+func validate(t *testing.T, set resources.Set) {
 	t.Helper()
 	for _, packed := range set.Packed() {
 		message, err := packed.UnmarshalNew()

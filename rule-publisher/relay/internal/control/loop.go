@@ -12,6 +12,7 @@ import (
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/signing"
 	"spillway.dev/relay/internal/table"
 )
@@ -60,7 +61,7 @@ type Loop struct {
 	highest  uint64 // highest version ever taken; lower ones are refused
 	signer   string // key id of the ruleset that was last given to Save
 	services map[string]*service
-	backends serve.Bundle // clusters and endpoints of everything in `reached`
+	backends resources.Bundle // clusters and endpoints of everything in `reached`
 	reached  *table.Network
 	denied   table.Denials // denials that limit where `backends` fail over to
 	expiry   *time.Timer

@@ -11,29 +11,29 @@ import (
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // heard is how the Envoys of one service have answered since the service became known.
 type heard struct {
 	of       *service
-	refused  map[string]bool        // versions of any type: they share no names
-	accepted map[string][]serve.Set // by type, newest first: all that were accepted, also those refused later
+	refused  map[string]bool            // versions of any type: they share no names
+	accepted map[string][]resources.Set // by type, newest first: all that were accepted, also those refused later
 }
 
 // of returns the answers of the service. A service that was forgotten and comes back is a new one.
 func (m *model) of(name string, s *service) *heard {
 	if m.heard[name] == nil || m.heard[name].of != s {
-		m.heard[name] = &heard{of: s, refused: map[string]bool{}, accepted: map[string][]serve.Set{}}
+		m.heard[name] = &heard{of: s, refused: map[string]bool{}, accepted: map[string][]resources.Set{}}
 	}
 	return m.heard[name]
 }
 
 // note records an answer to a set that is served.
-func (h *heard) note(typeURL string, set serve.Set, refusal bool) {
+func (h *heard) note(typeURL string, set resources.Set, refusal bool) {
 	key := func(version string) string { return typeURL + version }
 	if !refusal {
-		h.accepted[typeURL] = append([]serve.Set{set}, h.accepted[typeURL]...)
+		h.accepted[typeURL] = append([]resources.Set{set}, h.accepted[typeURL]...)
 		return
 	}
 	h.refused[key(set.Version)] = true
@@ -42,18 +42,18 @@ func (h *heard) note(typeURL string, set serve.Set, refusal bool) {
 	}
 }
 
-func (h *heard) isRefused(bundle serve.Bundle) bool {
+func (h *heard) isRefused(bundle resources.Bundle) bool {
 	return slices.ContainsFunc(types, func(t string) bool { return h.refused[t+bundle[t].Version] })
 }
 
 // check compares what is served with the answers, once everything has settled.
-func (h *heard) check(wanted, served serve.Bundle) error {
+func (h *heard) check(wanted, served resources.Bundle) error {
 	if !h.isRefused(wanted) && !served.Same(wanted) {
 		return fmt.Errorf("%v is served, not the newest %v, which nobody refused", served, wanted)
 	}
-	routes := served[serve.RouteType].Version
-	known := routes == wanted[serve.RouteType].Version ||
-		slices.ContainsFunc(h.accepted[serve.RouteType], func(set serve.Set) bool { return set.Version == routes })
+	routes := served[resources.RouteType].Version
+	known := routes == wanted[resources.RouteType].Version ||
+		slices.ContainsFunc(h.accepted[resources.RouteType], func(set resources.Set) bool { return set.Version == routes })
 	if better := h.fitting(wanted); better != nil && (h.isRefused(served) || !known) {
 		return fmt.Errorf("%v is served, which was refused or never accepted, and not %v", served, better)
 	}
@@ -62,8 +62,8 @@ func (h *heard) check(wanted, served serve.Bundle) error {
 
 // fitting returns a consistent bundle of the wanted and the newest accepted sets, without any that
 // was refused.
-func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
-	options := func(t string) (out []serve.Set) {
+func (h *heard) fitting(wanted resources.Bundle) resources.Bundle {
+	options := func(t string) (out []resources.Set) {
 		if !h.refused[t+wanted[t].Version] {
 			out = append(out, wanted[t])
 		}
@@ -72,10 +72,10 @@ func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
 		}
 		return out
 	}
-	for _, r := range options(serve.RouteType) {
-		for _, c := range options(serve.ClusterType) {
-			for _, e := range options(serve.EndpointType) {
-				bundle := serve.Bundle{serve.RouteType: r, serve.ClusterType: c, serve.EndpointType: e}
+	for _, r := range options(resources.RouteType) {
+		for _, c := range options(resources.ClusterType) {
+			for _, e := range options(resources.EndpointType) {
+				bundle := resources.Bundle{resources.RouteType: r, resources.ClusterType: c, resources.EndpointType: e}
 				if bundle.Consistent() == nil {
 					return bundle
 				}
@@ -88,7 +88,7 @@ func (h *heard) fitting(wanted serve.Bundle) serve.Bundle {
 // watched is what one service's Envoys were sent, and when.
 type watched struct {
 	of    *service
-	last  serve.Bundle
+	last  resources.Bundle
 	since map[string]time.Time // clusters that were sent; zero: from the start
 	named map[string]time.Time // clusters that routes named, and until when; zero: still
 }
@@ -116,7 +116,7 @@ func (m *model) watch(b *bed) error {
 	return nil
 }
 
-func (w *watched) see(t *testing.T, served serve.Bundle) error {
+func (w *watched) see(t *testing.T, served resources.Bundle) error {
 	first, now := w.last == nil, time.Now()
 	if !first && served.Same(w.last) {
 		return nil
@@ -153,23 +153,23 @@ func (w *watched) see(t *testing.T, served serve.Bundle) error {
 }
 
 // clustersOf returns the clusters that a bundle has, and those that its routes name.
-func clustersOf(t *testing.T, bundle serve.Bundle) (out, named map[string]bool) {
+func clustersOf(t *testing.T, bundle resources.Bundle) (out, named map[string]bool) {
 	out, named = map[string]bool{}, map[string]bool{}
-	for _, packed := range bundle[serve.ClusterType].Packed() {
+	for _, packed := range bundle[resources.ClusterType].Packed() {
 		config := &cluster.Cluster{}
 		if err := packed.UnmarshalTo(config); err != nil {
 			t.Fatal(err)
 		}
 		out[config.GetName()] = true
 	}
-	for _, w := range weighted(t, bundle[serve.RouteType]) {
+	for _, w := range weighted(t, bundle[resources.RouteType]) {
 		named[w.GetName()] = true
 	}
 	return out, named
 }
 
 // weighted yields the weighted clusters of all routes, each with its route.
-func weighted(t *testing.T, routes serve.Set) iter.Seq2[*route.Route, *route.WeightedCluster_ClusterWeight] {
+func weighted(t *testing.T, routes resources.Set) iter.Seq2[*route.Route, *route.WeightedCluster_ClusterWeight] {
 	return func(yield func(*route.Route, *route.WeightedCluster_ClusterWeight) bool) {
 		for _, packed := range routes.Packed() {
 			config := &route.RouteConfiguration{}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 const (
@@ -19,19 +20,19 @@ const (
 )
 
 // types lists the resource types in the order in which they reach an Envoy.
-var types = []string{serve.ClusterType, serve.EndpointType, serve.RouteType}
+var types = []string{resources.ClusterType, resources.EndpointType, resources.RouteType}
 
 // answered records an Envoy's answer. It returns true when the answer changes what shall be served.
 func (s *service) answered(a serve.Answer, now time.Time) bool {
 	if a.Refused {
 		return s.refuse(a.TypeURL, a.Version)
 	}
-	if p := s.envoys[a.Envoy]; p != nil && a.TypeURL == serve.RouteType {
+	if p := s.envoys[a.Envoy]; p != nil && a.TypeURL == resources.RouteType {
 		p.holds = a.Version
 	}
 	if set, ok := s.served[a.TypeURL]; ok && set.Version == a.Version && !s.isRefused(a.TypeURL, a.Version) {
-		others := slices.DeleteFunc(s.accepted[a.TypeURL], func(other serve.Set) bool { return other.Version == a.Version })
-		s.accepted[a.TypeURL] = append([]serve.Set{set}, others[:min(len(others), acceptedKept-1)]...)
+		others := slices.DeleteFunc(s.accepted[a.TypeURL], func(other resources.Set) bool { return other.Version == a.Version })
+		s.accepted[a.TypeURL] = append([]resources.Set{set}, others[:min(len(others), acceptedKept-1)]...)
 	}
 	s.tidy(now)
 	return false
@@ -56,7 +57,7 @@ func (s *service) note(typeURL, version string) (isNew bool) {
 	}
 	known := append(s.refused[typeURL], version)
 	s.refused[typeURL] = slices.Clone(known[max(0, len(known)-refusedKept):])
-	s.accepted[typeURL] = slices.DeleteFunc(s.accepted[typeURL], func(set serve.Set) bool { return set.Version == version })
+	s.accepted[typeURL] = slices.DeleteFunc(s.accepted[typeURL], func(set resources.Set) bool { return set.Version == version })
 	return true
 }
 
@@ -67,7 +68,7 @@ func (s *service) isRefused(typeURL, version string) bool {
 // tidy drops the older accepted routes as soon as every Envoy has accepted the newest, because
 // routes are most of what is kept for a service.
 func (s *service) tidy(now time.Time) {
-	routes := s.accepted[serve.RouteType]
+	routes := s.accepted[resources.RouteType]
 	if len(routes) < acceptedKept || now.Sub(s.left) < away {
 		return
 	}
@@ -76,31 +77,31 @@ func (s *service) tidy(now time.Time) {
 			return
 		}
 	}
-	s.accepted[serve.RouteType] = slices.Clone(routes[:1])
+	s.accepted[resources.RouteType] = slices.Clone(routes[:1])
 }
 
 // withoutRefused returns the bundle with each refused set replaced by the newest one that some
 // Envoy accepted and none refused. It goes as far back in each type as is needed for a consistent
 // bundle. Where there is nothing to go back to, what is served stays: first the routes, then the
 // clusters too.
-func (s *service) withoutRefused(bundle serve.Bundle) serve.Bundle {
+func (s *service) withoutRefused(bundle resources.Bundle) resources.Bundle {
 	if !slices.ContainsFunc(types, func(t string) bool { return s.isRefused(t, bundle[t].Version) }) {
 		return bundle
 	}
-	routes, clusters, endpoints := s.options(serve.RouteType, bundle), s.options(serve.ClusterType, bundle), s.options(serve.EndpointType, bundle)
+	routes, clusters, endpoints := s.options(resources.RouteType, bundle), s.options(resources.ClusterType, bundle), s.options(resources.EndpointType, bundle)
 	if out := fitting(routes, clusters, endpoints); out != nil {
 		return out
 	}
-	now := func(typeURL string) serve.Set { return s.served[typeURL] }
-	endpoints = append(endpoints, now(serve.EndpointType))
-	if out := fitting(append(routes, now(serve.RouteType)), clusters, endpoints); out != nil {
+	now := func(typeURL string) resources.Set { return s.served[typeURL] }
+	endpoints = append(endpoints, now(resources.EndpointType))
+	if out := fitting(append(routes, now(resources.RouteType)), clusters, endpoints); out != nil {
 		return out
 	}
-	return fitting([]serve.Set{now(serve.RouteType)}, []serve.Set{now(serve.ClusterType)}, endpoints)
+	return fitting([]resources.Set{now(resources.RouteType)}, []resources.Set{now(resources.ClusterType)}, endpoints)
 }
 
 // options returns the sets of one type that no Envoy refused, the best first.
-func (s *service) options(typeURL string, bundle serve.Bundle) (out []serve.Set) {
+func (s *service) options(typeURL string, bundle resources.Bundle) (out []resources.Set) {
 	if !s.isRefused(typeURL, bundle[typeURL].Version) {
 		out = append(out, bundle[typeURL])
 	}
@@ -108,11 +109,11 @@ func (s *service) options(typeURL string, bundle serve.Bundle) (out []serve.Set)
 }
 
 // fitting returns the first bundle that is consistent, or nil when none is.
-func fitting(routes, clusters, endpoints []serve.Set) serve.Bundle {
+func fitting(routes, clusters, endpoints []resources.Set) resources.Bundle {
 	for _, r := range routes {
 		for _, c := range clusters {
 			for _, e := range endpoints {
-				out := serve.Bundle{serve.RouteType: r, serve.ClusterType: c, serve.EndpointType: e}
+				out := resources.Bundle{resources.RouteType: r, resources.ClusterType: c, resources.EndpointType: e}
 				if out.Consistent() == nil {
 					return out
 				}

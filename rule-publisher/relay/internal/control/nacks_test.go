@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // put takes ruleset `version`, which sends version*100 of a's calls to south. It returns the xDS
@@ -14,7 +15,7 @@ import (
 func (b *bed) put(version uint64) string {
 	b.t.Helper()
 	b.take(rulesetOf(version, time.Hour, map[string]uint32{"a": uint32(version) * 100}))
-	if got := serve.RulesetVersion(b.version("a")); got != version {
+	if got := resources.RulesetVersion(b.version("a")); got != version {
 		b.t.Fatalf("served %s, want ruleset %d", b.version("a"), version)
 	}
 	return b.version("a")
@@ -22,7 +23,7 @@ func (b *bed) put(version uint64) string {
 
 // say gives the answer of one of a's Envoys to a version, which need not be served any more.
 func (b *bed) say(envoy, version string, refused bool) {
-	b.answered(serve.Answer{Service: "a", Envoy: envoy, TypeURL: serve.RouteType, Version: version, Refused: refused})
+	b.answered(serve.Answer{Service: "a", Envoy: envoy, TypeURL: resources.RouteType, Version: version, Refused: refused})
 	b.settle()
 }
 
@@ -118,7 +119,7 @@ func TestAnEnvoyThatRefusesEverything(t *testing.T) {
 			b.refuse("a", "a/2")
 			b.serves(want, "with nothing to go back to")
 		}
-		if kept := len(b.services["a"].refused[serve.RouteType]); kept > refusedKept {
+		if kept := len(b.services["a"].refused[resources.RouteType]); kept > refusedKept {
 			t.Errorf("%d refusals are kept", kept)
 		}
 	})
@@ -157,12 +158,12 @@ func TestAcceptedRoutesAreBounded(t *testing.T) {
 		for version := uint64(2); version < 30; version++ {
 			b.put(version)
 			b.accept("a", "a/1")
-			if kept := len(b.services["a"].accepted[serve.RouteType]); kept != 2 {
+			if kept := len(b.services["a"].accepted[resources.RouteType]); kept != 2 {
 				t.Fatalf("%d sets of routes are kept, want 2", kept)
 			}
 		}
 		b.accept("a", "a/2")
-		if kept := len(b.services["a"].accepted[serve.RouteType]); kept != 1 {
+		if kept := len(b.services["a"].accepted[resources.RouteType]); kept != 1 {
 			t.Errorf("%d sets of routes are kept when all have accepted one", kept)
 		}
 	})
@@ -185,16 +186,16 @@ func TestARefusedStepIsTakenBack(t *testing.T) {
 				}
 				b.network = mesh(t, "north", "south") // far goes and south comes
 				b.rebuild()
-				step := b.services["a"].served[serve.ClusterType].Version
-				if target := b.services["a"].target[serve.ClusterType].Version; step == target || step == before[serve.ClusterType].Version {
-					t.Fatalf("%s is no step on the way from %s to %s", step, before[serve.ClusterType].Version, target)
+				step := b.services["a"].served[resources.ClusterType].Version
+				if target := b.services["a"].target[resources.ClusterType].Version; step == target || step == before[resources.ClusterType].Version {
+					t.Fatalf("%s is no step on the way from %s to %s", step, before[resources.ClusterType].Version, target)
 				}
 				if test.late {
 					b.settle()
 				}
-				b.answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: serve.ClusterType, Version: step, Refused: true})
+				b.answered(serve.Answer{Service: "a", Envoy: "a/1", TypeURL: resources.ClusterType, Version: step, Refused: true})
 				b.settle()
-				if got, want := b.version("a"), before[serve.RouteType].Version; got != want {
+				if got, want := b.version("a"), before[resources.RouteType].Version; got != want {
 					t.Errorf("routes %s are served, want %s, which need nothing that was refused", got, want)
 				}
 			})

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"spillway.dev/contracts/spillwayv1"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // forgetAfter is how long a service without a connected Envoy is kept. It is longer than Envoys
@@ -63,8 +63,8 @@ func (l *Loop) forget(now time.Time) {
 // wanted routes. An Envoy whose routes did not change is sent nothing, so the relay reports in its
 // place: its earlier answer holds for this version too.
 func (l *Loop) confirm(s *service) {
-	wanted := s.wanted[serve.RouteType].Version
-	if s.served[serve.RouteType].Version != wanted {
+	wanted := s.wanted[resources.RouteType].Version
+	if s.served[resources.RouteType].Version != wanted {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.envoys)) {
@@ -73,9 +73,9 @@ func (l *Loop) confirm(s *service) {
 			continue
 		}
 		p.inForce = l.serving
-		if since := serve.RulesetVersion(wanted); since != l.serving && l.serving != 0 {
+		if since := resources.RulesetVersion(wanted); since != l.serving && l.serving != 0 {
 			l.ports.Acknowledge(&spillwayv1.Acknowledgement{
-				Cluster: l.cluster, Service: s.name, Envoy: name, RulesetVersion: l.serving, TypeUrl: serve.RouteType,
+				Cluster: l.cluster, Service: s.name, Envoy: name, RulesetVersion: l.serving, TypeUrl: resources.RouteType,
 				Outcome: spillwayv1.Outcome_OUTCOME_ACK, At: timestamppb.Now(),
 				Detail: fmt.Sprintf("unchanged since version %d, which this Envoy accepted", since),
 			})

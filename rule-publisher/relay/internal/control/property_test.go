@@ -11,6 +11,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/table"
 )
 
@@ -159,7 +160,7 @@ func (m *model) check(b *bed) (reverted int, err error) {
 		if err := m.of(name, s).check(s.wanted, s.served); err != nil {
 			return 0, fmt.Errorf("%s: %w", name, err)
 		}
-		if got, want := share(b.t, s.wanted[serve.RouteType]), m.share(name); got != want {
+		if got, want := share(b.t, s.wanted[resources.RouteType]), m.share(name); got != want {
 			return 0, fmt.Errorf("%s sends %d to south, want %d", name, got, want)
 		}
 		if !s.served.Same(s.wanted) {
@@ -181,7 +182,7 @@ func (m *model) share(service string) uint32 {
 }
 
 // share returns the share that the routes send to south.
-func share(t *testing.T, set serve.Set) (weight uint32) {
+func share(t *testing.T, set resources.Set) (weight uint32) {
 	for r, w := range weighted(t, set) {
 		if r.GetName() != names.XdsCatchAllRoute && strings.HasSuffix(w.GetName(), names.XdsClusterSeparator+"south") {
 			weight = w.GetWeight().GetValue()

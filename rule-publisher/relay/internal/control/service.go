@@ -9,25 +9,25 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"spillway.dev/relay/internal/envoy"
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/table"
 )
 
 // service is one source service: what its Envoys have, and what they have accepted and refused.
 type service struct {
 	name    string
-	table   table.Table     // what the routes were built from, with the version in which it last changed
-	policy  string          // policy of that version
-	network *table.Network  // what the clusters were chosen from
-	called  map[string]bool // services that a rule has ever named as its destination
-	wanted  serve.Bundle    // what it shall be served unless an Envoy refuses it
-	target  serve.Bundle    // what it shall be served now
-	served  serve.Bundle    // what it is served
+	table   table.Table      // what the routes were built from, with the version in which it last changed
+	policy  string           // policy of that version
+	network *table.Network   // what the clusters were chosen from
+	called  map[string]bool  // services that a rule has ever named as its destination
+	wanted  resources.Bundle // what it shall be served unless an Envoy refuses it
+	target  resources.Bundle // what it shall be served now
+	served  resources.Bundle // what it is served
 	pace    pace
 	bridges map[string]bridge // by type: the last
 	// By resource type. `accepted` has the sets that an Envoy accepted and none refused, newest
 	// first; `refused` has the versions that an Envoy refused.
-	accepted map[string][]serve.Set
+	accepted map[string][]resources.Set
 	refused  map[string][]string
 	adapted  []string          // what table.Build last adapted
 	envoys   map[string]*proxy // connected Envoys, by node id
@@ -42,7 +42,7 @@ type proxy struct {
 }
 
 func newService(name string) *service {
-	return &service{name: name, bridges: map[string]bridge{}, accepted: map[string][]serve.Set{},
+	return &service{name: name, bridges: map[string]bridge{}, accepted: map[string][]resources.Set{},
 		refused: map[string][]string{}, called: map[string]bool{}, envoys: map[string]*proxy{}}
 }
 
@@ -50,12 +50,12 @@ func newService(name string) *service {
 // the previous version and input window, because these name the ruleset that caused the weights. A
 // ruleset that changes nothing for a service therefore changes nothing at its Envoys. A change of
 // policy counts as a change, because the version tells which policy routed a request.
-func (s *service) want(t table.Table, policy string, network *table.Network, backends serve.Bundle) error {
+func (s *service) want(t table.Table, policy string, network *table.Network, backends resources.Bundle) error {
 	same := s.wanted != nil && policy == s.policy && sameRules(s.table, t)
 	if same && network == s.network {
 		return nil
 	}
-	routes := s.wanted[serve.RouteType]
+	routes := s.wanted[resources.RouteType]
 	if !same {
 		made, err := buildRoutes(t, routes)
 		if err != nil {
@@ -64,24 +64,24 @@ func (s *service) want(t table.Table, policy string, network *table.Network, bac
 		s.table, s.policy, routes = t, policy, made
 	}
 	names := s.clusters(t, network)
-	wanted := serve.Bundle{serve.RouteType: routes}
-	for _, typeURL := range []string{serve.ClusterType, serve.EndpointType} {
+	wanted := resources.Bundle{resources.RouteType: routes}
+	for _, typeURL := range []string{resources.ClusterType, resources.EndpointType} {
 		wanted[typeURL] = backends[typeURL].Only(t.Version, names, s.wanted[typeURL])
 	}
 	s.network, s.wanted = network, wanted
 	return nil
 }
 
-func buildRoutes(t table.Table, before serve.Set) (serve.Set, error) {
+func buildRoutes(t table.Table, before resources.Set) (resources.Set, error) {
 	inbound, err := envoy.InboundRoutes(t)
 	if err != nil {
-		return serve.Set{}, fmt.Errorf("inbound routes of %s: %w", t.Service, err)
+		return resources.Set{}, fmt.Errorf("inbound routes of %s: %w", t.Service, err)
 	}
 	outbound, err := envoy.OutboundRoutes(t)
 	if err != nil {
-		return serve.Set{}, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
+		return resources.Set{}, fmt.Errorf("outbound routes of %s: %w", t.Service, err)
 	}
-	return serve.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound, envoy.ReadyRoutes()}, before)
+	return resources.NewSet(t.Version, []*route.RouteConfiguration{inbound, outbound, envoy.ReadyRoutes()}, before)
 }
 
 // clusters returns the names of the clusters that the service needs. For a destination that it
@@ -131,15 +131,15 @@ func sameRules(a, b table.Table) bool {
 }
 
 // buildBackends builds the clusters and endpoints, which are the same for every source service.
-func buildBackends(network *table.Network, denials table.Denials, version uint64, before serve.Bundle) (serve.Bundle, error) {
+func buildBackends(network *table.Network, denials table.Denials, version uint64, before resources.Bundle) (resources.Bundle, error) {
 	clusters, assignments := envoy.Backends(network, denials)
-	clusterSet, err := serve.NewSet(version, clusters, before[serve.ClusterType])
+	clusterSet, err := resources.NewSet(version, clusters, before[resources.ClusterType])
 	if err != nil {
 		return nil, err
 	}
-	endpointSet, err := serve.NewSet(version, assignments, before[serve.EndpointType])
+	endpointSet, err := resources.NewSet(version, assignments, before[resources.EndpointType])
 	if err != nil {
 		return nil, err
 	}
-	return serve.Bundle{serve.ClusterType: clusterSet, serve.EndpointType: endpointSet}, nil
+	return resources.Bundle{resources.ClusterType: clusterSet, resources.EndpointType: endpointSet}, nil
 }

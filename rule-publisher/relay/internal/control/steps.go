@@ -5,6 +5,7 @@ import (
 
 	"spillway.dev/relay/internal/envoy"
 	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // settle is how long Envoys get to take in new clusters, with the first check of their endpoints,
@@ -28,9 +29,9 @@ func (s *service) advance(cache *serve.Cache, now time.Time) (due time.Time, err
 	if s.served == nil {
 		return time.Time{}, s.put(cache, s.target)
 	}
-	step, last := serve.NextStep(s.served, s.target)
-	routes := step[serve.RouteType].Version != s.served[serve.RouteType].Version
-	clusters := step[serve.ClusterType].Version != s.served[serve.ClusterType].Version
+	step, last := resources.NextStep(s.served, s.target)
+	routes := step[resources.RouteType].Version != s.served[resources.RouteType].Version
+	clusters := step[resources.ClusterType].Version != s.served[resources.ClusterType].Version
 	switch {
 	case step.Same(s.served):
 		return time.Time{}, nil
@@ -56,7 +57,7 @@ func (s *service) advance(cache *serve.Cache, now time.Time) (due time.Time, err
 	return due, nil
 }
 
-func (s *service) put(cache *serve.Cache, bundle serve.Bundle) error {
+func (s *service) put(cache *serve.Cache, bundle resources.Bundle) error {
 	if err := cache.Put(s.name, bundle); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *service) put(cache *serve.Cache, bundle serve.Bundle) error {
 // putMeanwhile serves the part of the target that need not wait for the routes: endpoints change at
 // once.
 func (s *service) putMeanwhile(cache *serve.Cache, now time.Time) error {
-	step := s.target.With(serve.RouteType, s.served[serve.RouteType])
+	step := s.target.With(resources.RouteType, s.served[resources.RouteType])
 	if now.Before(s.pace.clusters) || step.Same(s.served) || step.Consistent() != nil {
 		return nil
 	}
@@ -76,7 +77,7 @@ func (s *service) putMeanwhile(cache *serve.Cache, now time.Time) error {
 
 // bridged records those versions of the last step that belong neither to the previous bundle nor to
 // the target. They are kept when the target is reached, because answers may come late.
-func (s *service) bridged(before serve.Bundle) {
+func (s *service) bridged(before resources.Bundle) {
 	for _, t := range types {
 		if v := s.served[t].Version; v != before[t].Version && v != s.target[t].Version {
 			s.bridges[t] = bridge{v, s.target[t].Version}

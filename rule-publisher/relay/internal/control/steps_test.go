@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/table"
 )
 
@@ -31,7 +31,7 @@ func (b *bed) in(do func()) {
 func (b *bed) versions(service string) (routes, clusters, endpoints string) {
 	b.in(func() {
 		s := b.services[service].served
-		routes, clusters, endpoints = s[serve.RouteType].Version, s[serve.ClusterType].Version, s[serve.EndpointType].Version
+		routes, clusters, endpoints = s[resources.RouteType].Version, s[resources.ClusterType].Version, s[resources.EndpointType].Version
 	})
 	return routes, clusters, endpoints
 }
@@ -115,16 +115,16 @@ func TestExpiryIsOnTime(t *testing.T) {
 		value, _ := proto.Marshal(rulesetOf(1, time.Minute, map[string]uint32{"a": 5000}))
 		b.Ruleset(signed(value))
 		time.Sleep(time.Minute - time.Millisecond)
-		if routes, _, _ := b.versions("a"); serve.RulesetVersion(routes) != 1 || b.Status().Version != 1 {
+		if routes, _, _ := b.versions("a"); resources.RulesetVersion(routes) != 1 || b.Status().Version != 1 {
 			t.Errorf("before its expiry %s is served, status %+v", routes, b.Status())
 		}
 		time.Sleep(time.Millisecond)
-		if routes, _, _ := b.versions("a"); serve.RulesetVersion(routes) != 0 || b.Status().Version != 0 || b.Status().KnownVersion != 1 {
+		if routes, _, _ := b.versions("a"); resources.RulesetVersion(routes) != 0 || b.Status().Version != 0 || b.Status().KnownVersion != 1 {
 			t.Errorf("at its expiry %s is served, status %+v", routes, b.Status())
 		}
 		value, _ = proto.Marshal(rulesetOf(2, time.Minute, map[string]uint32{"a": 5000}))
 		b.Ruleset(signed(value))
-		if routes, _, _ := b.versions("a"); serve.RulesetVersion(routes) != 2 {
+		if routes, _, _ := b.versions("a"); resources.RulesetVersion(routes) != 2 {
 			t.Errorf("afterwards %s is served", routes)
 		}
 	})
@@ -151,13 +151,13 @@ func TestEndpointsThatCannotBeServed(t *testing.T) {
 		}
 		b.rules.ExpiresAt = time.Now().Add(-time.Second)
 		b.rebuild()
-		if got := serve.RulesetVersion(b.version("a")); got != 0 {
+		if got := resources.RulesetVersion(b.version("a")); got != 0 {
 			t.Errorf("after the expiry ruleset %d is served", got)
 		}
-		before := b.services["a"].served[serve.EndpointType].Version
+		before := b.services["a"].served[resources.EndpointType].Version
 		b.network = meshOf(t, 82, nil, "north", "south")
 		b.rebuild()
-		if b.services["a"].served[serve.EndpointType].Version == before {
+		if b.services["a"].served[resources.EndpointType].Version == before {
 			t.Error("good endpoints are not served")
 		}
 	})

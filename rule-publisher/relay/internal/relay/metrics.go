@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"spillway.dev/relay/internal/serve"
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // metrics are served by GET /metrics: the counters, the gauges at the time of the request, and the
@@ -44,7 +44,7 @@ var (
 	resourcesGauge   = gauge("snapshot_resources", "Resources that Envoys of the service are served.", "service", "type")
 )
 
-var typeLabels = map[string]string{serve.ClusterType: "cluster", serve.EndpointType: "endpoint", serve.RouteType: "route"}
+var typeLabels = map[string]string{resources.ClusterType: "cluster", resources.EndpointType: "endpoint", resources.RouteType: "route"}
 
 // gauges reads the relay's parts at each scrape.
 type gauges struct{ *Relay }

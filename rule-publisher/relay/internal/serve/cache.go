@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // Cache holds one bundle per service (node.cluster), shared by all Envoys of the service, and their
@@ -17,7 +19,7 @@ type Cache struct {
 type entry struct {
 	name    string
 	mu      sync.RWMutex
-	bundle  Bundle // nil: nothing is served yet
+	bundle  resources.Bundle // nil: nothing is served yet
 	streams map[*stream]struct{}
 }
 
@@ -27,7 +29,7 @@ func NewCache() *Cache { return &Cache{services: map[string]*entry{}} }
 // Put serves the bundle to the service's Envoys. Each Envoy gets the types that changed: first
 // clusters, then endpoints, then routes. A bundle that is not consistent is refused, and the
 // previous one stays.
-func (c *Cache) Put(service string, bundle Bundle) error {
+func (c *Cache) Put(service string, bundle resources.Bundle) error {
 	if err := bundle.Consistent(); err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func (c *Cache) Sizes() map[string]map[string]int {
 			continue
 		}
 		out[service] = map[string]int{}
-		for _, t := range Types {
+		for _, t := range resources.Types {
 			out[service][t] = len(bundle[t].Items())
 		}
 	}
@@ -102,13 +104,13 @@ func (c *Cache) tidy(e *entry) {
 	}
 }
 
-func (e *entry) serve(bundle Bundle) {
+func (e *entry) serve(bundle resources.Bundle) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.bundle = bundle
 }
 
-func (e *entry) served() Bundle {
+func (e *entry) served() resources.Bundle {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.bundle

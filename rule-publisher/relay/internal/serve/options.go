@@ -1,6 +1,10 @@
 package serve
 
-import "google.golang.org/grpc"
+import (
+	"google.golang.org/grpc"
+
+	"spillway.dev/relay/internal/serve/protocol"
+)
 
 // writeBuffer is the size in bytes of the buffer of a connection that has something to send. A
 // larger buffer would save system calls, but gRPC needs one even for a ping, and all Envoys are
@@ -14,7 +18,7 @@ const window = 1<<16 - 1
 // of the time, so buffers are small or shared, and sent resources are not copied.
 func lean() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(NewCodec()),
+		grpc.ForceServerCodecV2(protocol.NewCodec()),
 		grpc.ReadBufferSize(0), // TLS has its own buffer
 		grpc.WriteBufferSize(writeBuffer),
 		// Requests are small. A fixed window also turns off gRPC's bandwidth estimation, which

@@ -31,8 +31,8 @@ type Server struct {
 	streams *Streams
 }
 
-// NewServer creates a server of the resources. `refused` is called with each failed TLS handshake.
-func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused func(net.Addr, error)) *Server {
+// NewServer creates a server of the cache's bundles. `refused` is called with each failed TLS handshake.
+func NewServer(cache *Cache, streams *Streams, config *tls.Config, refused func(net.Addr, error)) *Server {
 	s := &Server{streams: streams}
 	s.grpc = grpc.NewServer(append(lean(),
 		grpc.Creds(watched{credentials.NewTLS(config), refused}),
@@ -43,7 +43,7 @@ func NewServer(resources *Cache, streams *Streams, config *tls.Config, refused f
 			MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)...)
-	aggregated := &ads{cache: resources, streams: streams}
+	aggregated := &ads{cache: cache, streams: streams}
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, aggregated)
 	routes.RegisterRouteDiscoveryServiceServer(s.grpc, &routeService{ads: aggregated})
 	endpoints.RegisterEndpointDiscoveryServiceServer(s.grpc, &endpointService{ads: aggregated})

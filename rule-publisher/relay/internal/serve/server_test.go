@@ -22,6 +22,9 @@ import (
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/serve/protocol"
+	"spillway.dev/relay/internal/serve/resources"
+	"spillway.dev/relay/internal/serve/resources/resourcestest"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -96,9 +99,9 @@ func (s *served) stuck() bool {
 	return false
 }
 
-func nonce(t *testing.T, r *Response) string {
+func nonce(t *testing.T, r *protocol.Response) string {
 	t.Helper()
-	encoded, err := NewCodec().Marshal(r)
+	encoded, err := protocol.NewCodec().Marshal(r)
 	testkit.Must(t, err)
 	out := &discovery.DeltaDiscoveryResponse{}
 	testkit.Must(t, proto.Unmarshal(encoded.Materialize(), out))
@@ -110,16 +113,16 @@ func nonce(t *testing.T, r *Response) string {
 func TestWhoReadsNothingIsNotWaitedFor(t *testing.T) {
 	s := serving(t)
 	c := s.open()
-	for _, typeURL := range []string{ClusterType, EndpointType} {
+	for _, typeURL := range []string{resources.ClusterType, resources.EndpointType} {
 		testkit.Must(t, c.Send(&discovery.DeltaDiscoveryRequest{Node: gate("a"), TypeUrl: typeURL}))
 	}
 	// The last request makes the Envoy a placed one.
-	testkit.Must(t, c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: RouteType, InitialResourceVersions: map[string]string{"out": "1"}}))
+	testkit.Must(t, c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.RouteType, InitialResourceVersions: map[string]string{"out": "1"}}))
 	testkit.Eventually(t, "everything is asked for", func() bool { return s.streams.Placed()["gate"] == 1 })
-	large := bundle(t, 1, "a")
-	set, err := NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: strings.Repeat("x", 1<<20)}}, Set{})
+	large := resourcestest.Bundle(t, 1, "a")
+	set, err := resources.NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: strings.Repeat("x", 1<<20)}}, resources.Set{})
 	testkit.Must(t, err)
-	testkit.Must(t, s.cache.Put("gate", large.With(ClusterType, set)))
+	testkit.Must(t, s.cache.Put("gate", large.With(resources.ClusterType, set)))
 	testkit.Eventually(t, "the second response waits for the first", s.stuck)
 	testkit.Must(t, c.Send(&discovery.DeltaDiscoveryRequest{}))
 	testkit.Eventually(t, "the Envoy is gone", s.left)
@@ -136,12 +139,12 @@ func TestLimitsOfAStream(t *testing.T) {
 		return out
 	}
 	for want, requests := range map[string][]*discovery.DeltaDiscoveryRequest{
-		"node: a name of 611 bytes":    {{Node: gate(long), TypeUrl: ClusterType}},
+		"node: a name of 611 bytes":    {{Node: gate(long), TypeUrl: resources.ClusterType}},
 		"type_url: 600 bytes; must be": {{Node: gate("a"), TypeUrl: long}},
 		"type_url: 0 bytes; must be":   {{Node: gate("a")}},
-		"at most 4194304 on one stream": {{Node: gate("a"), TypeUrl: EndpointType, ResourceNamesSubscribe: names("a")},
-			{TypeUrl: EndpointType, ResourceNamesSubscribe: names("b")}},
-		"at most 4194304 on one stream, over all types": {{Node: gate("a"), TypeUrl: EndpointType, ResourceNamesSubscribe: names("a")},
+		"at most 4194304 on one stream": {{Node: gate("a"), TypeUrl: resources.EndpointType, ResourceNamesSubscribe: names("a")},
+			{TypeUrl: resources.EndpointType, ResourceNamesSubscribe: names("b")}},
+		"at most 4194304 on one stream, over all types": {{Node: gate("a"), TypeUrl: resources.EndpointType, ResourceNamesSubscribe: names("a")},
 			{TypeUrl: "another", ResourceNamesSubscribe: names("b")}},
 	} {
 		s := serving(t)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/serve/protocol"
 )
 
 // stream is the stream of one Envoy, of either variant. Its handler's goroutine reads; while the
@@ -20,14 +21,14 @@ type stream struct {
 	mu      sync.Mutex
 	node    identified
 	service *entry // nil until the node is known
-	subs    Subscriptions
-	sending *Response // nil: nobody is sending
+	subs    protocol.Subscriptions
+	sending *protocol.Response // nil: nobody is sending
 	ended   bool
 	sends   sync.WaitGroup // sends by goroutines other than the handler
 }
 
 func newStream(grpc grpc.ServerStream, delta bool) *stream {
-	return &stream{ServerStream: grpc, subs: Subscriptions{Delta: delta}}
+	return &stream{ServerStream: grpc, subs: protocol.Subscriptions{Delta: delta}}
 }
 
 // ads implements the gRPC service.
@@ -54,7 +55,7 @@ func (a *ads) follow(st *stream) error {
 	}
 	defer a.closed(st)
 	for {
-		r := Request{Delta: st.subs.Delta}
+		r := protocol.Request{Delta: st.subs.Delta}
 		if err := st.RecvMsg(&r); err != nil {
 			return nil // the Envoy or its connection is gone
 		}
@@ -65,7 +66,7 @@ func (a *ads) follow(st *stream) error {
 }
 
 // take handles one request, and sends what is due.
-func (a *ads) take(st *stream, r *Request) error {
+func (a *ads) take(st *stream, r *protocol.Request) error {
 	if err := r.Check(); err != nil {
 		return a.streams.refuse(st.node.envoy, count.StreamsRefusedRequest, err)
 	}
@@ -104,7 +105,7 @@ func (st *stream) join(cache *Cache) {
 }
 
 // next returns the next response that is due, or nil.
-func (st *stream) next() *Response {
+func (st *stream) next() *protocol.Response {
 	if st.ended {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (st *stream) send() {
 
 // sendAll sends the given response and all that follow, until nothing is due or the connection is
 // gone. The handler notices a lost connection when it reads.
-func (st *stream) sendAll(next *Response) {
+func (st *stream) sendAll(next *protocol.Response) {
 	for ; next != nil; next = st.after() {
 		if st.SendMsg(next) != nil {
 			st.mu.Lock()
@@ -152,7 +153,7 @@ func (st *stream) sendAll(next *Response) {
 
 // after returns the next response once one was sent. When it returns nil, nobody is sending any
 // more.
-func (st *stream) after() *Response {
+func (st *stream) after() *protocol.Response {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sending = st.next()

@@ -12,6 +12,7 @@ import (
 
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/serve/protocol"
 )
 
 // Answer is how one Envoy answered one version of one resource type.
@@ -133,7 +134,7 @@ func (s *Streams) leave(spread time.Duration) {
 
 // request handles one request: it identifies the node, updates what the stream asks for, and
 // reports an answer.
-func (s *Streams) request(st *stream, r Request) error {
+func (s *Streams) request(st *stream, r protocol.Request) error {
 	st.mu.Lock()
 	isFirst := st.node.envoy == ""
 	if err := s.identify(st, r.Node); err != nil {
@@ -156,7 +157,7 @@ func (s *Streams) request(st *stream, r Request) error {
 }
 
 // answered reports an answer of the node.
-func (s *Streams) answered(node identified, answer EnvoyAnswer) {
+func (s *Streams) answered(node identified, answer protocol.Answer) {
 	if !answer.Refused {
 		s.PushToAck.Observe(answer.Took.Seconds())
 	}

@@ -1,6 +1,7 @@
-// Package serve is the xDS server. It serves one bundle of resources per service, shared by all
-// Envoys of the service.
-package serve
+// Package resources is what is served: encoded resources with versions of their content, the
+// bundle of a service, and the steps from one consistent bundle to the next. It has plain values
+// only, and nothing of requests, streams or locks.
+package resources
 
 import (
 	"crypto/sha256"

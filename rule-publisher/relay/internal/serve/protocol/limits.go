@@ -1,4 +1,4 @@
-package serve
+package protocol
 
 import (
 	"google.golang.org/grpc/codes"

@@ -1,4 +1,4 @@
-package serve
+package protocol
 
 import (
 	"fmt"
@@ -8,22 +8,25 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"spillway.dev/relay/internal/serve/resources"
+	"spillway.dev/relay/internal/serve/resources/resourcestest"
 )
 
 // envoy is the stream of one Envoy, without a connection.
 type envoy struct {
 	*Subscriptions
 	t      *testing.T
-	serves Bundle
+	serves resources.Bundle
 	inbox  []*Response // responses not answered yet
 }
 
-func newEnvoy(t *testing.T, delta bool, serves Bundle) *envoy {
+func newEnvoy(t *testing.T, delta bool, serves resources.Bundle) *envoy {
 	return &envoy{Subscriptions: &Subscriptions{Delta: delta}, t: t, serves: serves}
 }
 
 // ask sends a request and returns the answer that the relay reads from it.
-func (e *envoy) ask(r Request) (answer EnvoyAnswer, isNew bool) {
+func (e *envoy) ask(r Request) (answer Answer, isNew bool) {
 	e.t.Helper()
 	answer, isNew, err := e.Take(r)
 	if err != nil {
@@ -36,7 +39,7 @@ func (e *envoy) ask(r Request) (answer EnvoyAnswer, isNew bool) {
 // for clusters, with E for endpoints and R for routes; -c means that c is removed.
 func (e *envoy) gets() (out []string) {
 	for r := e.Next(e.serves); r != nil; r = e.Next(e.serves) {
-		kind := map[string]string{ClusterType: "C", EndpointType: "E", RouteType: "R"}[r.typeURL]
+		kind := map[string]string{resources.ClusterType: "C", resources.EndpointType: "E", resources.RouteType: "R"}[r.typeURL]
 		text := strings.TrimSpace(kind + " " + strings.Join(r.items.Names(), ","))
 		for _, name := range r.removed {
 			text += " -" + name
@@ -67,10 +70,10 @@ func (e *envoy) want(got []string, want ...string) {
 }
 
 // settled returns an Envoy that has received and accepted everything.
-func settled(t *testing.T, delta bool, serves Bundle) *envoy {
+func settled(t *testing.T, delta bool, serves resources.Bundle) *envoy {
 	e := newEnvoy(t, delta, serves)
-	for _, r := range []Request{{typeURL: ClusterType}, {typeURL: EndpointType, names: slices.Clone(serves[EndpointType].Names())},
-		{typeURL: RouteType, names: []string{"out"}}} {
+	for _, r := range []Request{{typeURL: resources.ClusterType}, {typeURL: resources.EndpointType, names: slices.Clone(serves[resources.EndpointType].Names())},
+		{typeURL: resources.RouteType, names: []string{"out"}}} {
 		e.ask(r)
 		e.gets()
 		e.accepts()
@@ -79,28 +82,28 @@ func settled(t *testing.T, delta bool, serves Bundle) *envoy {
 }
 
 // altered returns the bundle with changed content in the named clusters. Endpoints and routes stay.
-func altered(t *testing.T, b Bundle, salt string, names ...string) Bundle {
+func altered(t *testing.T, b resources.Bundle, salt string, names ...string) resources.Bundle {
 	t.Helper()
 	var clusters []*cluster.Cluster
-	for _, name := range b[ClusterType].Names() {
+	for _, name := range b[resources.ClusterType].Names() {
 		c := &cluster.Cluster{Name: name}
 		if slices.Contains(names, name) {
 			c.AltStatName = salt
 		}
 		clusters = append(clusters, c)
 	}
-	set, err := NewSet(2, clusters, b[ClusterType])
+	set, err := resources.NewSet(2, clusters, b[resources.ClusterType])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.With(ClusterType, set)
+	return b.With(resources.ClusterType, set)
 }
 
 // TestEndpointsFollowAChangedCluster checks that a changed cluster is followed by its endpoints,
 // for which Envoy waits, even when these are the same. In delta only its own endpoints follow. An
 // endpoint response that was sent before the change does not count.
 func TestEndpointsFollowAChangedCluster(t *testing.T) {
-	first := bundle(t, 1, "a", "b", "c")
+	first := resourcestest.Bundle(t, 1, "a", "b", "c")
 	for delta, want := range map[bool][]string{true: {"C b", "E b"}, false: {"C a,b,c", "E a,b,c"}} {
 		e := settled(t, delta, first)
 		e.want(e.gets())
@@ -118,7 +121,7 @@ func TestEndpointsFollowAChangedCluster(t *testing.T) {
 // TestEndpointsFollowAChangedClusterToWhoComesBack checks the same for a reconnecting Envoy, which
 // names the endpoints that it holds before it learns that a cluster has changed.
 func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
-	first := bundle(t, 1, "a", "b")
+	first := resourcestest.Bundle(t, 1, "a", "b")
 	held := func(typeURL string) map[string]string {
 		out := map[string]string{}
 		for _, i := range first[typeURL].Items() {
@@ -127,9 +130,9 @@ func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 		return out
 	}
 	e := newEnvoy(t, true, altered(t, first, "x", "b"))
-	e.ask(Request{typeURL: ClusterType, initial: held(ClusterType)})
+	e.ask(Request{typeURL: resources.ClusterType, initial: held(resources.ClusterType)})
 	e.want(e.gets(), "C b")
-	e.ask(Request{typeURL: EndpointType, names: []string{"a", "b"}, initial: held(EndpointType)})
+	e.ask(Request{typeURL: resources.EndpointType, names: []string{"a", "b"}, initial: held(resources.EndpointType)})
 	e.want(e.gets(), "E b")
 	e.accepts()
 	e.want(e.gets())
@@ -139,28 +142,28 @@ func TestEndpointsFollowAChangedClusterToWhoComesBack(t *testing.T) {
 // removed once it has accepted the routes that do not name them. They stay while it refuses these
 // routes.
 func TestClustersLeaveAfterTheRoutes(t *testing.T) {
-	e := newEnvoy(t, true, bundle(t, 1, "a"))
-	e.ask(Request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
+	e := newEnvoy(t, true, resourcestest.Bundle(t, 1, "a"))
+	e.ask(Request{typeURL: resources.ClusterType, initial: map[string]string{"old": "1"}})
 	e.want(e.gets(), "C a")
-	e.ask(Request{typeURL: RouteType, names: []string{"out"}, initial: map[string]string{"out": "1"}})
+	e.ask(Request{typeURL: resources.RouteType, names: []string{"out"}, initial: map[string]string{"out": "1"}})
 	e.accepts()
 	e.want(e.gets(), "R out")
 	routes := e.inbox[0]
 	e.inbox = nil
-	e.ask(Request{typeURL: RouteType, nonce: routes.nonce, failure: &statuspb.Status{Code: 13}})
+	e.ask(Request{typeURL: resources.RouteType, nonce: routes.nonce, failure: &statuspb.Status{Code: 13}})
 	e.want(e.gets())
-	other := bundle(t, 2, "b", "a")
+	other := resourcestest.Bundle(t, 2, "b", "a")
 	e.serves = other
 	e.want(e.gets(), "C b", "R out")
 	e.accepts()
 	e.want(e.gets(), "C -old")
 	e.accepts()
 	e.want(e.gets())
-	e.serves = bundle(t, 3, "b") // same routes: nothing to wait for
+	e.serves = resourcestest.Bundle(t, 3, "b") // same routes: nothing to wait for
 	e.want(e.gets(), "C -a")
 
-	e = newEnvoy(t, true, bundle(t, 1, "a"))
-	e.ask(Request{typeURL: ClusterType, initial: map[string]string{"old": "1"}})
+	e = newEnvoy(t, true, resourcestest.Bundle(t, 1, "a"))
+	e.ask(Request{typeURL: resources.ClusterType, initial: map[string]string{"old": "1"}})
 	e.want(e.gets(), "C a")
 	e.accepts() // this Envoy has no routes at all
 	e.want(e.gets(), "C -old")
@@ -169,14 +172,14 @@ func TestClustersLeaveAfterTheRoutes(t *testing.T) {
 // TestRefusalAfterAnotherRequestIsTold checks that a request sent before the answer to a response
 // does not count as that answer: nothing more is sent, and the refusal that follows is reported.
 func TestRefusalAfterAnotherRequestIsTold(t *testing.T) {
-	first := bundle(t, 1, "a", "b", "c")
+	first := resourcestest.Bundle(t, 1, "a", "b", "c")
 	e := newEnvoy(t, true, first)
-	e.ask(Request{typeURL: EndpointType, names: []string{"a"}})
+	e.ask(Request{typeURL: resources.EndpointType, names: []string{"a"}})
 	e.want(e.gets(), "E a")
-	e.ask(Request{typeURL: EndpointType, names: []string{"b"}})
+	e.ask(Request{typeURL: resources.EndpointType, names: []string{"b"}})
 	e.want(e.gets())
-	answer, isNew := e.ask(Request{typeURL: EndpointType, nonce: e.inbox[0].nonce, names: []string{"c"}, failure: &statuspb.Status{Code: 13}})
-	if !isNew || !answer.Refused || answer.Version != first[EndpointType].Version {
+	answer, isNew := e.ask(Request{typeURL: resources.EndpointType, nonce: e.inbox[0].nonce, names: []string{"c"}, failure: &statuspb.Status{Code: 13}})
+	if !isNew || !answer.Refused || answer.Version != first[resources.EndpointType].Version {
 		t.Errorf("the refusal was told as %+v, %v", answer, isNew)
 	}
 	e.want(e.gets(), "E b,c")

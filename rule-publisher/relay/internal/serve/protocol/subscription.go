@@ -1,8 +1,10 @@
-package serve
+package protocol
 
 import (
 	"slices"
 	"time"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // everything is the wildcard name, which stands for all resources of a type.
@@ -13,10 +15,10 @@ const everything = "*"
 // changed.
 type subscription struct {
 	typeURL string
-	names   []string // asked for by name, sorted
-	held    Items    // what was sent last, sorted by name
-	version string   // state-of-the-world: the version that the Envoy has
-	seen    string   // version of the set after which nothing more is due
+	names   []string        // asked for by name, sorted
+	held    resources.Items // what was sent last, sorted by name
+	version string          // state-of-the-world: the version that the Envoy has
+	seen    string          // version of the set after which nothing more is due
 
 	delta    bool
 	begun    bool // a request was taken
@@ -81,7 +83,7 @@ func (s *subscription) takeDelta(r Request) {
 
 // due returns the response that the set requires, or nil when there is nothing to send. Clusters to
 // be removed are left to leave.
-func (s *subscription) due(set Set) *Response {
+func (s *subscription) due(set resources.Set) *Response {
 	if !s.open || !s.owed && s.seen == set.Version {
 		return nil
 	}
@@ -92,7 +94,7 @@ func (s *subscription) due(set Set) *Response {
 	if s.delta {
 		out.items = out.changed
 		gone := s.gone(wanted)
-		if s.leaving = s.typeURL == ClusterType && len(gone) > 0; s.leaving {
+		if s.leaving = s.typeURL == resources.ClusterType && len(gone) > 0; s.leaving {
 			held = gone.Union(wanted)
 		} else {
 			out.removed = gone.Names()
@@ -106,7 +108,7 @@ func (s *subscription) due(set Set) *Response {
 }
 
 // leave returns the response that removes clusters, or nil when there are none to remove.
-func (s *subscription) leave(set Set) *Response {
+func (s *subscription) leave(set resources.Set) *Response {
 	wanted := s.wanted(set)
 	gone := s.gone(wanted)
 	if !s.open || len(gone) == 0 {
@@ -117,7 +119,7 @@ func (s *subscription) leave(set Set) *Response {
 }
 
 // wanted returns the items of the set that are asked for, sorted by name.
-func (s *subscription) wanted(set Set) Items {
+func (s *subscription) wanted(set resources.Set) resources.Items {
 	if !s.wildcard && !slices.Equal(s.names, set.Names()) {
 		return set.Items().Named(s.names)
 	}
@@ -128,7 +130,7 @@ func (s *subscription) wanted(set Set) Items {
 }
 
 // changed returns the wanted items that the Envoy does not hold in this version.
-func (s *subscription) changed(wanted Items) (out Items) {
+func (s *subscription) changed(wanted resources.Items) (out resources.Items) {
 	for _, i := range wanted {
 		if before := s.held.Find(i.Name); before == nil || before.Version != i.Version {
 			out = append(out, i)
@@ -138,7 +140,7 @@ func (s *subscription) changed(wanted Items) (out Items) {
 }
 
 // gone returns the items that were sent, are still asked for, and no longer exist.
-func (s *subscription) gone(wanted Items) (out Items) {
+func (s *subscription) gone(wanted resources.Items) (out resources.Items) {
 	for _, i := range s.held {
 		_, asked := slices.BinarySearch(s.names, i.Name)
 		if wanted.Find(i.Name) == nil && (asked || s.wildcard) {

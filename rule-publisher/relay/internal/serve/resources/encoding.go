@@ -1,4 +1,4 @@
-package serve
+package resources
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"

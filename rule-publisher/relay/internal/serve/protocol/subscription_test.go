@@ -1,4 +1,4 @@
-package serve
+package protocol
 
 import (
 	"slices"
@@ -6,16 +6,18 @@ import (
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // set returns a set of clusters. `salt` changes the content under the same names.
-func set(t *testing.T, version uint64, salt string, names ...string) Set {
+func set(t *testing.T, version uint64, salt string, names ...string) resources.Set {
 	t.Helper()
 	var clusters []*cluster.Cluster
 	for _, name := range names {
 		clusters = append(clusters, &cluster.Cluster{Name: name, AltStatName: salt})
 	}
-	out, err := NewSet(version, clusters, Set{})
+	out, err := resources.NewSet(version, clusters, resources.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func set(t *testing.T, version uint64, salt string, names ...string) Set {
 }
 
 // tell checks the response that is due.
-func (s *subscription) tell(t *testing.T, set Set, items, removed []string) {
+func (s *subscription) tell(t *testing.T, set resources.Set, items, removed []string) {
 	t.Helper()
 	out := s.due(set)
 	if items == nil && removed == nil {
@@ -79,7 +81,7 @@ func TestDeltaSubscription(t *testing.T) {
 	s.accept()
 	s.tell(t, second, nil, nil)
 
-	if out := subscribed(true, Request{}).due(Set{}); out == nil || len(out.items) != 0 {
+	if out := subscribed(true, Request{}).due(resources.Set{}); out == nil || len(out.items) != 0 {
 		t.Errorf("%v, want an empty answer to the first request for everything", out)
 	}
 
@@ -117,7 +119,7 @@ func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 	s.accept()
 	s.take(Request{names: []string{everything}}, false)
 	s.tell(t, all, []string{"a", "b", "c"}, nil)
-	if slices.ContainsFunc(all.Items(), func(i *Item) bool { return i.Version == "" }) {
+	if slices.ContainsFunc(all.Items(), func(i *resources.Item) bool { return i.Version == "" }) {
 		t.Error("the set itself was changed")
 	}
 }

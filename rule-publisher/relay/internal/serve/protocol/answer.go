@@ -1,12 +1,12 @@
-package serve
+package protocol
 
 import (
 	"strings"
 	"time"
 )
 
-// EnvoyAnswer is how the Envoy of a stream answered one version of one resource type.
-type EnvoyAnswer struct {
+// Answer is how the Envoy of a stream answered one version of one resource type.
+type Answer struct {
 	TypeURL string
 	Version string // version of the Set
 	Refused bool
@@ -17,18 +17,18 @@ type EnvoyAnswer struct {
 // answer reads a request as the answer to the newest response of its type. isNew is false when the
 // request is not an answer, or repeats one. A changed subscription repeats the last nonce and,
 // after a refusal, also the version before it.
-func (s *Subscriptions) answer(sub *subscription, r Request) (answer EnvoyAnswer, isNew bool) {
+func (s *Subscriptions) answer(sub *subscription, r Request) (answer Answer, isNew bool) {
 	last := sub.sent
 	if r.nonce == "" || r.nonce != last.nonce {
-		return EnvoyAnswer{}, false
+		return Answer{}, false
 	}
 	if r.failure == nil && !s.Delta && r.version != last.version {
-		return EnvoyAnswer{}, false
+		return Answer{}, false
 	}
 	say := told{last.version, bounded(r.failure.GetMessage()), r.failure != nil}
 	isNew = sub.answered != say
 	sub.answered = say
-	return EnvoyAnswer{TypeURL: sub.typeURL, Version: say.version, Refused: say.refused, Detail: say.detail,
+	return Answer{TypeURL: sub.typeURL, Version: say.version, Refused: say.refused, Detail: say.detail,
 		Took: time.Since(last.at)}, isNew
 }
 

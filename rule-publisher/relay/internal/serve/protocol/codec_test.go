@@ -1,4 +1,4 @@
-package serve
+package protocol
 
 import (
 	"errors"
@@ -12,16 +12,18 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // TestResponsesKeepTheirMeaning checks that a response is encoded as a message that protobuf reads
 // back unchanged, and that the bytes of its resources are not copied.
 func TestResponsesKeepTheirMeaning(t *testing.T) {
-	set, err := NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: "content"}, {Name: "b"}}, Set{})
+	set, err := resources.NewSet(1, []*cluster.Cluster{{Name: "a", AltStatName: "content"}, {Name: "b"}}, resources.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, items := range []Items{nil, set.Items()} {
+	for _, items := range []resources.Items{nil, set.Items()} {
 		delta := &discovery.DeltaDiscoveryResponse{SystemVersionInfo: "1.a", TypeUrl: "t", Nonce: "7", RemovedResources: []string{"x", "y"}}
 		whole := &discovery.DiscoveryResponse{VersionInfo: "1.a", TypeUrl: "t", Nonce: "7"}
 		for at, i := range items {

@@ -1,10 +1,12 @@
-package serve
+package protocol
 
 import (
 	"cmp"
 	"slices"
 	"strconv"
 	"time"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // Subscriptions is what one stream asks for, and what it was sent, by type. The zero value is a
@@ -13,7 +15,7 @@ type Subscriptions struct {
 	Delta bool
 
 	subs    []*subscription // in the order in which types must reach an Envoy
-	warming Items           // clusters sent before endpoints were asked for
+	warming resources.Items // clusters sent before endpoints were asked for
 	nonce   uint64
 	placed  bool
 }
@@ -24,10 +26,10 @@ func (s *Subscriptions) Placed() bool { return s.placed }
 
 // Take applies a request. isNew is true when the request is an answer that was not given before.
 // The error says which limit the Envoy exceeds.
-func (s *Subscriptions) Take(r Request) (answer EnvoyAnswer, isNew bool, err error) {
+func (s *Subscriptions) Take(r Request) (answer Answer, isNew bool, err error) {
 	sub, err := s.subscription(r)
 	if err != nil {
-		return EnvoyAnswer{}, false, err
+		return Answer{}, false, err
 	}
 	answer, isNew = s.answer(sub, r)
 	s.placed = s.placed || len(r.initial) > 0 || r.version != "" || isNew && !answer.Refused
@@ -50,7 +52,7 @@ func (s *Subscriptions) subscription(r Request) (*subscription, error) {
 	sub := newSubscription(r, s.Delta)
 	s.subs = append(s.subs, sub)
 	slices.SortStableFunc(s.subs, func(a, b *subscription) int {
-		return cmp.Compare(slices.Index(Types, a.typeURL), slices.Index(Types, b.typeURL))
+		return cmp.Compare(slices.Index(resources.Types, a.typeURL), slices.Index(resources.Types, b.typeURL))
 	})
 	return sub, nil
 }
@@ -69,7 +71,7 @@ func (s *Subscriptions) of(typeURL string) *subscription {
 // Envoy asked for endpoints are marked to be sent again.
 func (s *Subscriptions) apply(sub *subscription, r Request, refused bool) {
 	sub.take(r, refused)
-	if sub.typeURL == EndpointType && s.warming != nil {
+	if sub.typeURL == resources.EndpointType && s.warming != nil {
 		sub.forget(s.warming.Names())
 		s.warming = nil
 	}
@@ -77,20 +79,20 @@ func (s *Subscriptions) apply(sub *subscription, r Request, refused bool) {
 
 // Next returns the next response that is due of the bundle, or nil. The order is clusters,
 // endpoints, routes, and then the removal of clusters.
-func (s *Subscriptions) Next(bundle Bundle) *Response {
+func (s *Subscriptions) Next(bundle resources.Bundle) *Response {
 	if bundle == nil {
 		return nil
 	}
 	for _, sub := range s.subs {
 		if out := sub.due(bundle[sub.typeURL]); out != nil {
-			if sub.typeURL == ClusterType {
+			if sub.typeURL == resources.ClusterType {
 				s.warm(sub, out.changed)
 			}
 			return s.number(sub, out)
 		}
 	}
-	if clusters := s.of(ClusterType); clusters != nil && clusters.leaving && s.routed() {
-		if out := clusters.leave(bundle[ClusterType]); out != nil {
+	if clusters := s.of(resources.ClusterType); clusters != nil && clusters.leaving && s.routed() {
+		if out := clusters.leave(bundle[resources.ClusterType]); out != nil {
 			return s.number(clusters, out)
 		}
 	}
@@ -108,8 +110,8 @@ func (s *Subscriptions) number(sub *subscription, out *Response) *Response {
 // warm makes the endpoints of changed clusters follow them, even when the endpoints are the same.
 // Without them, Envoy may take up to 15 s until it uses a changed cluster ("resource warming" of
 // the protocol).
-func (s *Subscriptions) warm(clusters *subscription, changed Items) {
-	if endpoints := s.of(EndpointType); endpoints != nil {
+func (s *Subscriptions) warm(clusters *subscription, changed resources.Items) {
+	if endpoints := s.of(resources.EndpointType); endpoints != nil {
 		endpoints.forget(changed.Names())
 	} else if clusters.sent.nonce == "" {
 		// A reconnecting Envoy asks for everything before it reads the first response. The
@@ -122,6 +124,6 @@ func (s *Subscriptions) warm(clusters *subscription, changed Items) {
 // clusters to be removed. A reconnecting Envoy asks for its routes before it answers for its
 // clusters.
 func (s *Subscriptions) routed() bool {
-	routes := s.of(RouteType)
+	routes := s.of(resources.RouteType)
 	return routes == nil || routes.open && !routes.answered.refused
 }

@@ -1,4 +1,4 @@
-package serve
+package protocol
 
 import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"

@@ -1,4 +1,4 @@
-package serve
+package resources
 
 // NextStep returns the next bundle on the way from what a service is served to its target. At no
 // instant may a route name a cluster that Envoys do not have yet, or no longer have. The order is

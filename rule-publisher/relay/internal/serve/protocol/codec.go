@@ -1,10 +1,12 @@
-package serve
+package protocol
 
 import (
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // Field numbers of the response types of envoy.service.discovery.v3.
@@ -27,9 +29,9 @@ func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Na
 type Response struct {
 	delta                   bool
 	version, typeURL, nonce string
-	items                   Items
-	removed                 []string // delta only
-	changed                 Items    // those of `items` that the Envoy does not hold; not sent
+	items                   resources.Items
+	removed                 []string        // delta only
+	changed                 resources.Items // those of `items` that the Envoy does not hold; not sent
 }
 
 // Marshal implements encoding.CodecV2.

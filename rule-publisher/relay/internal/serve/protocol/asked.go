@@ -1,15 +1,17 @@
-package serve
+package protocol
 
 import (
 	"maps"
 	"slices"
+
+	"spillway.dev/relay/internal/serve/resources"
 )
 
 // hold records the resources that the Envoy says it has from an earlier stream, by name and
 // version.
 func (s *subscription) hold(initial map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
-		s.held = append(s.held, &Item{Name: name, Version: initial[name]})
+		s.held = append(s.held, &resources.Item{Name: name, Version: initial[name]})
 	}
 }
 
@@ -30,11 +32,11 @@ func (s *subscription) change(added, dropped []string) {
 	for _, name := range dropped {
 		without[name] = true
 	}
-	held := slices.DeleteFunc(slices.Clone(s.held), func(i *Item) bool { return without[i.Name] })
+	held := slices.DeleteFunc(slices.Clone(s.held), func(i *resources.Item) bool { return without[i.Name] })
 	for name := range without {
 		if names[name] && s.wildcard && name != everything {
 			// The wildcard still covers the name, so the resource must be sent again.
-			held = append(held, &Item{Name: name})
+			held = append(held, &resources.Item{Name: name})
 		}
 		delete(names, name)
 	}
@@ -58,7 +60,7 @@ func (s *subscription) forget(names []string) {
 		if &held[0] == &s.held[0] {
 			held = slices.Clone(held)
 		}
-		held[i], s.seen = &Item{Name: name}, ""
+		held[i], s.seen = &resources.Item{Name: name}, ""
 	}
 	s.held = held
 }
