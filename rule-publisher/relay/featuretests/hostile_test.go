@@ -19,7 +19,7 @@ import (
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
-	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/table/traffic"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -191,7 +191,7 @@ func TestRealEnvoyTakesEveryTemplateThatTheRelayDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	patterns := map[string]bool{}
 	for tries := 0; len(patterns) < 2000 && tries < 2_000_000; tries++ {
-		parsed, err := table.ParseTemplate(randomTemplate(random))
+		parsed, err := traffic.ParseTemplate(randomTemplate(random))
 		if err != nil {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/table/traffic"
 )
 
 // unlimited disables a timeout. It must be explicit, because Envoy's defaults cut long requests and
@@ -126,7 +127,7 @@ func newRoute(name string, match *route.RouteMatch, action *route.RouteAction, m
 // anyMatch is shared by all routes, like everything here that is the same in each route.
 var anyMatch = &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 
-func classMatch(class table.Class) (*route.RouteMatch, error) {
+func classMatch(class traffic.Class) (*route.RouteMatch, error) {
 	pattern, err := class.Template.Pattern()
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table/traffic"
 )
 
 // loadReportORCA is the value of load_report when backends report their load by ORCA in each
@@ -91,7 +92,7 @@ func checkEndpoints(cluster string, endpoints *spillwayv1.Endpoints, regions map
 	spelled := spellings{}
 	for i, entry := range endpoints.GetServices() {
 		key := fmt.Sprintf("endpoints services[%d]", i)
-		if !serviceName.MatchString(entry.GetService()) {
+		if !traffic.IsServiceName(entry.GetService()) {
 			problems = append(problems, fmt.Errorf("%s.service: %q must be letters, digits and inner '._-'", key, entry.GetService()))
 		}
 		if other := spelled.add(entry.GetService()); other != entry.GetService() {

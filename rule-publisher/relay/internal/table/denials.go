@@ -9,6 +9,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table/traffic"
 )
 
 // Denials holds the clusters that requests from the relay's own cluster must never reach.
@@ -62,7 +63,7 @@ func checkDenial(denial *spillwayv1.Denial, cluster string) error {
 // denial applies to all of them.
 func (d *Denials) add(class *spillwayv1.TrafficClass, clusters []string) {
 	service := class.GetService()
-	parsed, err := ParseClass(class)
+	parsed, err := traffic.ParseClass(class)
 	switch {
 	case class == nil:
 		d.everything = union(d.everything, clusters)
@@ -70,20 +71,8 @@ func (d *Denials) add(class *spillwayv1.TrafficClass, clusters []string) {
 		d.services = with(d.services, service, union(d.services[service], clusters))
 	default:
 		forms := d.classes[service]
-		d.classes = with(d.classes, service, with(forms, parsed.form(), union(forms[parsed.form()], clusters)))
+		d.classes = with(d.classes, service, with(forms, parsed.Form(), union(forms[parsed.Form()], clusters)))
 	}
-}
-
-// form returns the same text for classes that match the same requests. The names of variables do
-// not matter.
-func (c Class) form() string {
-	form := c.Method + " "
-	for _, s := range c.Template.segments {
-		if form += "/" + s.prefix; s.variable != "" {
-			form += "{}" + s.suffix
-		}
-	}
-	return form
 }
 
 // with returns the map with the key set. A nil map is replaced by a new one.

@@ -46,6 +46,3 @@ func validPort(text string) bool {
 	}
 	return portName.MatchString(text)
 }
-
-// IsServiceName reports whether the text can be the name of a service.
-func IsServiceName(text string) bool { return serviceName.MatchString(text) }

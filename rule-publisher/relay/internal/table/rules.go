@@ -9,6 +9,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/internal/table/traffic"
 )
 
 const (
@@ -38,7 +39,7 @@ type Rules struct {
 	ExpiresAt   time.Time
 	Hold        time.Duration // how long after ExpiresAt the weights still apply, with decreasing effect
 	cluster     string
-	classes     []Class // sorted, the most specific first within a service
+	classes     []traffic.Class // sorted, the most specific first within a service
 	weights     map[ruleKey][]Weighted
 	edges       map[edge]bool
 	denials     Denials // in force even after ExpiresAt
@@ -83,7 +84,7 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 		}
 	}
 	problems = append(problems, rules.parseDenials(ruleset.GetDenials(), cluster, known)...)
-	SortClasses(rules.classes)
+	traffic.SortClasses(rules.classes)
 	slices.Sort(rules.Skipped)
 	return rules, errors.Join(problems...)
 }
@@ -96,7 +97,7 @@ func (r *Rules) addClass(class *spillwayv1.TrafficClass, known map[string]bool) 
 		return id
 	}
 	known[id] = true
-	parsed, err := ParseClass(class)
+	parsed, err := traffic.ParseClass(class)
 	if err != nil {
 		r.Skipped = append(r.Skipped, err.Error())
 		return id

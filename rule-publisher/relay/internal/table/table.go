@@ -1,10 +1,16 @@
+// Package table is the relay's domain in plain Go values: what one service's proxies in one cluster
+// should do with each traffic class. It depends on neither NATS nor Envoy.
 package table
 
-import "time"
+import (
+	"time"
+
+	"spillway.dev/relay/internal/table/traffic"
+)
 
 // Route is the route of one class of a destination service.
 type Route struct {
-	Class Class
+	Class traffic.Class
 	Way
 }
 
@@ -31,8 +37,8 @@ type Table struct {
 	// local-first.
 	Version     uint64
 	InputWindow string
-	Inbound     []Class // the service's own classes, the most specific first
-	Hosts       []Host  // sorted by name
+	Inbound     []traffic.Class // the service's own classes, the most specific first
+	Hosts       []Host          // sorted by name
 	// Adapted says which rules could not be followed exactly, and why.
 	Adapted []string
 }
@@ -47,7 +53,7 @@ type Table struct {
 // thus need not hold routes for the calls of others, nor receive them again with each change.
 func Build(service string, network *Network, rules *Rules, now time.Time) Table {
 	table := Table{Service: service}
-	var classes []Class
+	var classes []traffic.Class
 	if rules != nil {
 		classes = rules.classes
 		if !rules.Released(now) {
@@ -55,7 +61,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 		}
 	}
 	denials, kept := rules.Denials(), rules.kept(service, now)
-	byService := map[string][]Class{}
+	byService := map[string][]traffic.Class{}
 	for _, class := range classes { // keeps their order
 		byService[class.Service] = append(byService[class.Service], class)
 	}
@@ -73,7 +79,7 @@ func Build(service string, network *Network, rules *Rules, now time.Time) Table 
 			if table.Version != 0 {
 				rule = rules.weights[ruleKey{service, class.ID()}]
 			}
-			taken, adapted := way(rule, tiers, denials.of(destination, class.form()), kept)
+			taken, adapted := way(rule, tiers, denials.of(destination, class.Form()), kept)
 			if adapted != "" {
 				table.Adapted = append(table.Adapted, service+" to "+class.ID()+": "+adapted)
 			}

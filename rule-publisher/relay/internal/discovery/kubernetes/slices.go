@@ -13,6 +13,7 @@ import (
 
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/table"
+	"spillway.dev/relay/internal/table/traffic"
 )
 
 // The address families over which a service may be reached.
@@ -37,7 +38,7 @@ func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.Endpoint
 	byService := map[string][]*discovery.EndpointSlice{}
 	for _, slice := range all {
 		name := slice.Labels[label]
-		if !table.IsServiceName(name) {
+		if !traffic.IsServiceName(name) {
 			ignored = append(ignored, fmt.Sprintf("slice %s/%s: label %s: %q is no service's name", slice.Namespace, slice.Name, label, name))
 			continue
 		}

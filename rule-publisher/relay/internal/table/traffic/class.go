@@ -1,6 +1,6 @@
-// Package table is the relay's domain in plain Go values: what one service's proxies in one cluster
-// should do with each traffic class. It depends on neither NATS nor Envoy.
-package table
+// Package traffic is the traffic classes that Envoy can match: their path templates, and the order
+// in which the most specific comes first. It knows no clusters, rules, denials or weights.
+package traffic
 
 import (
 	"fmt"
@@ -26,10 +26,25 @@ func (c Class) ID() string {
 	return c.Service + " " + c.Method + " " + c.Template.text
 }
 
+// Form returns the same text for classes that match the same requests. The names of variables do
+// not matter.
+func (c Class) Form() string {
+	form := c.Method + " "
+	for _, s := range c.Template.segments {
+		if form += "/" + s.prefix; s.variable != "" {
+			form += "{}" + s.suffix
+		}
+	}
+	return form
+}
+
+// IsServiceName reports whether the text can be the name of a service.
+func IsServiceName(text string) bool { return serviceName.MatchString(text) }
+
 // ParseClass reads a traffic class of the contract. The error names the class and what is wrong
 // with it.
 func ParseClass(class *spillwayv1.TrafficClass) (Class, error) {
-	if !serviceName.MatchString(class.GetService()) {
+	if !IsServiceName(class.GetService()) {
 		return Class{}, fmt.Errorf("traffic class service %q: must be letters, digits and inner '._-'", class.GetService())
 	}
 	if !methodName.MatchString(class.GetMethod()) {

@@ -1,4 +1,4 @@
-package table
+package traffic
 
 import (
 	"math/rand/v2"
