@@ -57,7 +57,7 @@ test-component: setup ## each box against the real servers beside it
 	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader \
 	  prometheus-nats-exporter redis_exporter
 	python -m pytest -q $(SIDE_BY_SIDE) -m component infra collectors wasm streams optimizer rule-publisher/publisher lab tests
-	cd rule-publisher/relay && go test -count=1 -timeout 30m ./featuretests ./component
+	cd rule-publisher/relay && go test -count=1 -timeout 30m ./featuretests/... ./component
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
 	python -m pytest -q -m e2e tests/e2e --ignore tests/e2e/test_shadow.py
@@ -84,7 +84,7 @@ fuzz: setup ## every parser of the filter and of the spans, guided by coverage; 
 	done
 
 soak-relay: setup ## a day's worth of rulesets through one relay, as fast as it takes them: memory stays flat
-	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' ./featuretests
+	@cd rule-publisher/relay && SPILLWAY_SOAK_VERSIONS=5760 go test -count=1 -v -timeout 30m -run 'TestSoak$$' ./featuretests/lifecycle
 
 ##@ Check and generate
 

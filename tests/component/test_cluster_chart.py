@@ -15,7 +15,7 @@ from cluster_chart import CART, CHARTS, EVERYTHING, REQUIRED, helm, one, pods, r
 pytestmark = pytest.mark.component
 CHART = CHARTS / "spillway-cluster"
 ISTIO = yaml.safe_load(
-    (cluster_chart.ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml").read_text()
+    (cluster_chart.ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio/values.yaml").read_text()
 )
 
 

@@ -27,9 +27,9 @@ GLOBAL: dict[str, Any] = {
     "streams": {"autoscaling": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}},
     "bundled": {server: {"enabled": True} for server in ("kafka", "clickhouse", "nats", "redis")},
 }
-_ISTIO = yaml.safe_load((ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml").read_text())[
-    "istio"
-]
+_ISTIO = yaml.safe_load(
+    (ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio/values.yaml").read_text()
+)["istio"]
 ALL = {"spillway-global": GLOBAL, "spillway-cluster": cluster_chart.EVERYTHING | {"istio": _ISTIO}}
 OPERATED = {"ClickHouseInstallation", "ClickHouseKeeperInstallation", "Kafka", "KafkaNodePool"}
 RECOMMENDED = {

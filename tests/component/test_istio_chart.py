@@ -1,8 +1,8 @@
 """The chart's objects for Istio.
 
 They are the input of the relay's test with a real Envoy, which runs the EnvoyFilter
-(rule-publisher/relay/featuretests/istio_test.go). The filter is tested as Istio would install it in
-a sidecar.
+(rule-publisher/relay/featuretests/envoy/istio_test.go). The filter is tested as Istio would install
+it in a sidecar.
 """
 
 import json
@@ -18,7 +18,7 @@ from test_sidecar import ENVOY, HOST, WASM, Counts, answers, get
 
 pytestmark = pytest.mark.component
 REQUESTS = 200  # number of requests on each side
-TESTDATA = ROOT / "rule-publisher/relay/featuretests/testdata/istio"
+TESTDATA = ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio"
 VALUES = yaml.safe_load((TESTDATA / "values.yaml").read_text())
 _PACKAGE = "type.googleapis.com/envoy.extensions.filters"
 

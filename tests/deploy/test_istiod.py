@@ -2,7 +2,7 @@
 
 A real API server validates them against Istio's own definitions. A real Envoy, which asks istiod as
 a sidecar does, shows the result. Routes that then come from the relay are tested by
-rule-publisher/relay/featuretests/istio_test.go.
+rule-publisher/relay/featuretests/envoy/istio_test.go.
 """
 
 import json
@@ -26,7 +26,7 @@ from spillway_lab.testing.waiting import eventually
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
 CHART = ROOT / "infra/helm/spillway-cluster"
-VALUES = ROOT / "rule-publisher/relay/featuretests/testdata/istio/values.yaml"
+VALUES = ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio/values.yaml"
 ENVOY = ROOT / ".spillway/venv/bin/envoy"
 # Istio's own filters are not in the standard build of Envoy, which replaces Istio's build here.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}

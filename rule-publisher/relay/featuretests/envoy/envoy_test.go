@@ -1,71 +1,17 @@
-package featuretests
+package envoy
 
 import (
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/count"
-	"spillway.dev/relay/internal/relay"
 	"spillway.dev/relay/internal/testkit"
 )
-
-// startEnvoy starts an Envoy with the ADS variant, DELTA_GRPC or GRPC, and returns when it serves.
-func startEnvoy(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
-	t.Helper()
-	return startEnvoyUnready(t, variant, relayPort, appPort).Live()
-}
-
-// startEnvoyUnready starts an Envoy and returns when its admin page answers.
-func startEnvoyUnready(t *testing.T, variant string, relayPort, appPort int) *testkit.Envoy {
-	t.Helper()
-	return testkit.StartEnvoy(t, bootstrap(t, variant, relayPort, appPort))
-}
-
-// bootstrap returns the configuration of an Envoy of service gate in north.
-func bootstrap(t *testing.T, variant string, relayPort, appPort int) string {
-	t.Helper()
-	folder := t.TempDir()
-	template, err := os.ReadFile("testdata/bootstrap.yaml")
-	must(t, err)
-	pair := authority.Envoy("north", "gate")
-	for name, content := range map[string][]byte{"envoy.crt": pair.Cert, "envoy.key": pair.Key, "ca.crt": authority.PEM} {
-		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
-	}
-	return strings.NewReplacer("RELAY_PORT", strconv.Itoa(relayPort), "APP_PORT", strconv.Itoa(appPort),
-		"API_TYPE", variant, "FOLDER", folder).Replace(string(template))
-}
-
-// shop starts one backend of shop in north and one in south, which answer with these names. The
-// endpoint in far is at the given port.
-func shop(t *testing.T, server *natsserver.Server, far int) (p *publisher, conf relay.Config, north int) {
-	t.Helper()
-	_, north = backend(t, "north", 0)
-	_, south := backend(t, "south", 0)
-	conf = testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, far)
-	return newPublisher(t, server), conf, north
-}
-
-// writeEndpoints writes the endpoints of shop in three clusters.
-func writeEndpoints(t *testing.T, conf relay.Config, north, south, far int) {
-	t.Helper()
-	must(t, os.WriteFile(conf.Endpoints, fmt.Appendf(nil, `
-cluster: north
-services:
-  - {service: shop, cluster: north, addresses: ["127.0.0.1:%d"]}
-  - {service: shop, cluster: south, addresses: ["127.0.0.1:%d"]}
-  - {service: shop, cluster: far, addresses: ["127.0.0.1:%d"]}
-`, north, south, far), 0o600))
-}
 
 // TestRealEnvoyFollowsRulesets checks that a real Envoy starts with NATS absent, takes the weights
 // of one ruleset and then of the next, and acknowledges both. It keeps its routes when the relay is
@@ -73,30 +19,30 @@ services:
 func TestRealEnvoyFollowsRulesets(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
-			_, far := backend(t, "far", 0)
-			server := startNATS(t, t.TempDir(), 0)
-			p, conf, north := shop(t, server, far)
-			r := startRelay(t, conf)
-			e := startEnvoy(t, variant, portOf(t, r.XDSAddr()), north)
+			_, far := testkit.StartBackend(t, "far", 0)
+			server := harness.StartNATS(t, t.TempDir(), 0)
+			p, conf, north := harness.Shop(t, server, far)
+			r := harness.StartRelay(t, conf)
+			e := harness.StartEnvoy(t, variant, harness.PortOf(t, r.XDSAddr()), north)
 			if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {
 				t.Errorf("local-first went to %v", got)
 			}
-			p.put(ruleset(11, time.Minute, 0, 10000))
-			eventually(t, "version 11 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 11`) })
+			p.Put(harness.Ruleset(11, time.Minute, 0, 10000))
+			testkit.Eventually(t, "version 11 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 11`) })
 			if got := e.Shares(20, "shop:8080", "/items/7?q=1"); got["south"] != 20 {
 				t.Errorf("version 11 went to %v", got)
 			}
 			if got := e.Shares(20, "shop", "/other/path"); got["north"] != 20 {
 				t.Errorf("the catch-all went to %v", got)
 			}
-			p.put(ruleset(12, time.Minute, 2500, 5000, 2500))
-			p.ack(func(a *spillwayv1.Acknowledgement) bool {
+			p.Put(harness.Ruleset(12, time.Minute, 2500, 5000, 2500))
+			p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 				return a.GetRulesetVersion() == 12 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK && a.GetEnvoy() == "north/gate/test"
 			})
 			if !e.RoutesSay(`"weight": 2500`) || !e.RoutesSay(`"input_window": "w12"`) {
 				t.Error("version 12 is not in the config dump")
 			}
-			r.stop()
+			r.Stop()
 			if got := e.Shares(400, "shop", "/items/7"); got["north"] < 50 || got["south"] < 130 || got["far"] < 50 {
 				t.Errorf("without a relay, weights 2500, 5000, 2500 gave %v", got)
 			}
@@ -111,17 +57,17 @@ func TestRealEnvoyFollowsRulesets(t *testing.T) {
 // next cluster by round-trip time, and back when the destination is alive again. Refusals (503)
 // move nothing.
 func TestRealEnvoyFailsOver(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	southServer, south := backend(t, "south", testkit.FreePort(t)) // restarted on this port below
-	_, far := backend(t, "far", 0)
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, south, far)
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
-	p.put(ruleset(1, time.Minute, 0, 10000))
-	eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+	_, north := testkit.StartBackend(t, "north", 0)
+	southServer, south := testkit.StartBackend(t, "south", testkit.FreePort(t)) // restarted on this port below
+	_, far := testkit.StartBackend(t, "far", 0)
+	server := harness.StartNATS(t, t.TempDir(), 0)
+	p := harness.NewPublisher(t, server)
+	conf := harness.Config(t, server.ClientURL())
+	harness.WriteEndpoints(t, conf, north, south, far)
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), north)
+	p.Put(harness.Ruleset(1, time.Minute, 0, 10000))
+	testkit.Eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
 	if got := e.Shares(20, "shop", "/items/7"); got["south"] != 20 {
 		t.Fatalf("went to %v", got)
 	}
@@ -131,30 +77,30 @@ func TestRealEnvoyFailsOver(t *testing.T) {
 	if got := e.Shares(20, "shop", "/items/7"); got["south"] != 20 {
 		t.Errorf("after refusals went to %v", got)
 	}
-	must(t, southServer.Close())
+	testkit.Must(t, southServer.Close())
 	if got := e.Shares(100, "shop", "/items/7"); got["north"] != 100 {
 		t.Errorf("with south dead went to %v, want north, the nearest other", got)
 	}
-	backend(t, "south", south)
-	eventually(t, "south is used again", func() bool { return e.Shares(1, "shop", "/items/7")["south"] == 1 })
+	testkit.StartBackend(t, "south", south)
+	testkit.Eventually(t, "south is used again", func() bool { return e.Shares(1, "shop", "/items/7")["south"] == 1 })
 }
 
 // TestRealEnvoyLeavesARemovedEndpoint checks that a removed endpoint of another cluster gets no
 // further request, although it still answers checks. A new endpoint takes over without a failed
 // request.
 func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
-	_, far := backend(t, "far", 0)
-	_, moved := backend(t, "moved", 0)
-	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
-	p.put(ruleset(1, time.Minute, 0, 10000))
-	eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+	_, far := testkit.StartBackend(t, "far", 0)
+	_, moved := testkit.StartBackend(t, "moved", 0)
+	p, conf, north := harness.Shop(t, harness.StartNATS(t, t.TempDir(), 0), far)
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), north)
+	p.Put(harness.Ruleset(1, time.Minute, 0, 10000))
+	testkit.Eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
 	if e.Shares(20, "shop", "/items/7")["south"] != 20 || e.Stat("cluster.shop|south.health_check.healthy") != 1 {
 		t.Fatal("south is not in use, or not checked")
 	}
-	writeEndpoints(t, conf, north, moved, far)
-	eventually(t, "the new endpoint is used", func() bool { return e.Shares(1, "shop", "/items/7")["moved"] == 1 })
+	harness.WriteEndpoints(t, conf, north, moved, far)
+	testkit.Eventually(t, "the new endpoint is used", func() bool { return e.Shares(1, "shop", "/items/7")["moved"] == 1 })
 	if got := e.Shares(40, "shop", "/items/7"); got["moved"] != 40 {
 		t.Errorf("went to %v, want only the new endpoint", got)
 	}
@@ -167,14 +113,14 @@ func TestRealEnvoyLeavesARemovedEndpoint(t *testing.T) {
 // relay lets through, and that the most specific one names the route. A template that Envoy would
 // refuse is skipped and does no harm.
 func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
-	_, north := backend(t, "north", 0)
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, north, 1, 2)
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
-	rs := ruleset(1, time.Minute, 10000)
+	_, north := testkit.StartBackend(t, "north", 0)
+	server := harness.StartNATS(t, t.TempDir(), 0)
+	p := harness.NewPublisher(t, server)
+	conf := harness.Config(t, server.ClientURL())
+	harness.WriteEndpoints(t, conf, north, 1, 2)
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), north)
+	rs := harness.Ruleset(1, time.Minute, 10000)
 	for _, path := range []string{"/", "/a", "/a/", "/{a}", "/a/{my-id}", "/{x}/{x}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}",
 		"/{a_variable_with_a_long_name}/z", "/v{version}/{id}.json", "/a.b-c_d~e!$&'()+,;:@=", "/p%20q", "/v{a}/v{b}/v{c}/v{d}/v{e}/v{f}",
 		"//", "/a//b", "/ü", "/*", "/**", "/{a}{b}", "/{", "/}", "/{}", "no", "", "/" + strings.Repeat("a", 300), "/{a=*}", "/x{y}"} {
@@ -183,8 +129,8 @@ func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 	for _, method := range []string{"", "get", "GET X"} {
 		rs.TrafficClasses = append(rs.TrafficClasses, &spillwayv1.TrafficClass{Service: "shop", Method: method, PathTemplate: "/m"})
 	}
-	p.put(rs)
-	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+	p.Put(rs)
+	p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 		if a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK {
 			t.Errorf("Envoy refuses: %s", a.GetDetail())
 		}
@@ -202,9 +148,9 @@ func TestRealEnvoyTakesHostileTemplates(t *testing.T) {
 func TestRealEnvoyInbound(t *testing.T) {
 	var calls atomic.Int32
 	_, app := testkit.BackendOf(t, 0, func(http.ResponseWriter, *http.Request) { calls.Add(1) })
-	conf := testConfig(t, "nats://127.0.0.1:1")
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), app)
+	conf := harness.Config(t, "nats://127.0.0.1:1")
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), app)
 	if got := e.Call("inbound", "anything", "POST", "/x"); got.Status != 200 || calls.Load() != 1 {
 		t.Errorf("status %d, %d calls", got.Status, calls.Load())
 	}

@@ -1,31 +1,31 @@
-package featuretests
+package protocol
 
 import (
 	"encoding/json"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/serve/resources"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // TestMetrics checks that GET /metrics shows versions, expiry, Envoys, snapshots, times to ACK and
 // every counter, under names that dashboards rely on.
 func TestMetrics(t *testing.T) {
-	server := startNATS(t, t.TempDir(), 0)
-	p := newPublisher(t, server)
-	conf := testConfig(t, strings.Replace(server.ClientURL(), "//", "//relay-north:hunter2@", 1))
-	r := startRelay(t, conf)
-	p.put(ruleset(4, time.Minute, 5000, 5000))
-	r.counted("rulesets_taken", 1)
-	boot(t, newDelta(t, at(r), node("gate", "a")))
-	r.counted("acknowledgements_stored", 1)
-	eventually(t, "the snapshot of gate", func() bool { return strings.Contains(r.page("/metrics"), "snapshot_resources") })
-	page := r.page("/metrics")
+	server := harness.StartNATS(t, t.TempDir(), 0)
+	p := harness.NewPublisher(t, server)
+	conf := harness.Config(t, strings.Replace(server.ClientURL(), "//", "//relay-north:hunter2@", 1))
+	r := harness.StartRelay(t, conf)
+	p.Put(harness.Ruleset(4, time.Minute, 5000, 5000))
+	r.Counted("rulesets_taken", 1)
+	harness.Boot(t, harness.NewDelta(t, harness.At(r), harness.Node("gate", "a")))
+	r.Counted("acknowledgements_stored", 1)
+	testkit.Eventually(t, "the snapshot of gate", func() bool { return strings.Contains(r.Page("/metrics"), "snapshot_resources") })
+	page := r.Page("/metrics")
 	for _, want := range []string{"spillway_relay_ready 1", "spillway_relay_served_ruleset_version 4", "spillway_relay_known_ruleset_version 4",
 		"spillway_relay_ruleset_expiry_timestamp_seconds 1.", "spillway_relay_nats_connected 1", "spillway_relay_acknowledgements_waiting 0",
 		"spillway_relay_certificate_expiry_timestamp_seconds 1.", `spillway_relay_envoys{service="gate"} 1`,
@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/metrics", "/status", "/readyz"} {
-		if strings.Contains(r.page(path), "hunter2") {
+		if strings.Contains(r.Page(path), "hunter2") {
 			t.Errorf("%s shows the password", path)
 		}
 	}
@@ -51,11 +51,11 @@ func TestMetrics(t *testing.T) {
 // spillway_runtime defines for the Python programs, and that NATS, without which a relay serves, is
 // reported as degraded.
 func TestHealthHasTheKeysOfEveryProgram(t *testing.T) {
-	r := startRelay(t, testConfig(t, "nats://127.0.0.1:1"))
-	eventually(t, "ready, local-first", func() bool { return r.answers("/readyz") == 200 })
+	r := harness.StartRelay(t, harness.Config(t, "nats://127.0.0.1:1"))
+	testkit.Eventually(t, "ready, local-first", func() bool { return r.Answers("/readyz") == 200 })
 	for _, path := range []string{"/livez", "/readyz"} {
 		var keys map[string]any
-		if err := json.Unmarshal([]byte(r.page(path)), &keys); err != nil {
+		if err := json.Unmarshal([]byte(r.Page(path)), &keys); err != nil {
 			t.Fatal(err)
 		}
 		got := slices.Sorted(maps.Keys(keys))
@@ -73,40 +73,31 @@ func TestHealthHasTheKeysOfEveryProgram(t *testing.T) {
 // it was ever sent, is connected but not placed. One that reconnects with what it accepted before
 // is placed at once.
 func TestPlacement(t *testing.T) {
-	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
-		conf := testConfig(t, "nats://127.0.0.1:1")
-		r := startRelay(t, conf)
+	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
+		conf := harness.Config(t, "nats://127.0.0.1:1")
+		r := harness.StartRelay(t, conf)
 		refusing := open(t, r, "refusing")
-		refusing.subscribe(resources.RouteType, routeTables...)
-		refusing.answer(next(t, refusing), "no")
-		r.counted("answers_refused", 1)
+		refusing.Subscribe(resources.RouteType, harness.RouteTables...)
+		refusing.Answer(harness.Next(t, refusing), "no")
+		r.Counted("answers_refused", 1)
 		asking := open(t, r, "asking")
-		asking.subscribe(resources.RouteType, routeTables...)
-		u := next(t, asking) // it gets no answer
-		if s := r.status(); s.Envoys["gate"] != 2 || s.Placed["gate"] != 0 {
+		asking.Subscribe(resources.RouteType, harness.RouteTables...)
+		u := harness.Next(t, asking) // it gets no answer
+		if s := r.Status(); s.Envoys["gate"] != 2 || s.Placed["gate"] != 0 {
 			t.Errorf("connected %v, placed %v; want 2 and none", s.Envoys, s.Placed)
 		}
-		asking.answer(u, "")
-		r.counted("answers_accepted", 1)
+		asking.Answer(u, "")
+		r.Counted("answers_accepted", 1)
 		again := open(t, r, "again")
-		again.holds(u)
-		again.subscribe(resources.RouteType, routeTables...)
-		eventually(t, "both are placed", func() bool { return r.status().Placed["gate"] == 2 })
+		again.Holds(u)
+		again.Subscribe(resources.RouteType, harness.RouteTables...)
+		testkit.Eventually(t, "both are placed", func() bool { return r.Status().Placed["gate"] == 2 })
 		same := open(t, r, "again") // a second stream of the same Envoy
-		same.holds(u)
-		same.subscribe(resources.RouteType, routeTables...)
-		r.counted("streams_opened", 4)
-		if s := r.status(); s.Placed["gate"] != 2 || s.Envoys["gate"] != 3 {
+		same.Holds(u)
+		same.Subscribe(resources.RouteType, harness.RouteTables...)
+		r.Counted("streams_opened", 4)
+		if s := r.Status(); s.Placed["gate"] != 2 || s.Envoys["gate"] != 3 {
 			t.Errorf("connected %v, placed %v; want 3 and 2", s.Envoys, s.Placed)
 		}
 	})
-}
-
-func (r *running) page(path string) string {
-	response, err := http.Get("http://" + r.HealthAddr() + path)
-	must(r.t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	must(r.t, err)
-	return string(body)
 }

@@ -1,4 +1,4 @@
-package featuretests
+package envoy
 
 import (
 	"net"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"spillway.dev/relay/internal/identity/identitytest"
+	"spillway.dev/relay/internal/testkit"
 )
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
@@ -33,7 +34,7 @@ func serveSecrets(t *testing.T, socket string, mesh *identitytest.Authority, sho
 			TrustedCa: inline(mesh.PEM)}}},
 	}}
 	listener, err := net.Listen("unix", socket)
-	must(t, err)
+	testkit.Must(t, err)
 	server := grpc.NewServer()
 	sds.RegisterSecretDiscoveryServiceServer(server, a)
 	go server.Serve(listener) //nolint:errcheck // stopped by the test

@@ -1,4 +1,4 @@
-package featuretests
+package envoy
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/testkit"
 )
 
@@ -72,7 +73,7 @@ func bulkWeights(i int) []uint32 {
 }
 
 func manyClasses() *spillwayv1.Ruleset {
-	set := ruleset(7, time.Minute, 10000)
+	set := harness.Ruleset(7, time.Minute, 10000)
 	set.Rules, set.TrafficClasses = nil, nil
 	add := func(method, path string, weights ...uint32) {
 		class := &spillwayv1.TrafficClass{Service: "shop", Method: method, PathTemplate: path}
@@ -119,7 +120,7 @@ func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped)
 			} `json:"route_config"`
 		} `json:"configs"`
 	}
-	must(t, json.Unmarshal([]byte(e.Get("/config_dump?resource=dynamic_route_configs")), &dump))
+	testkit.Must(t, json.Unmarshal([]byte(e.Get("/config_dump?resource=dynamic_route_configs")), &dump))
 	for _, c := range dump.Configs {
 		for _, h := range c.Config.Hosts {
 			if c.Config.Name == names.XdsOutboundRoute && h.Name == host {
@@ -134,13 +135,13 @@ func dumpedRoutes(t *testing.T, e *testkit.Envoy, host string) (routes []dumped)
 // the ruleset once with exactly its weights, and the catch-all last. Requests take the most
 // specific class.
 func TestRealEnvoyServesTheRuleset(t *testing.T) {
-	_, far := backend(t, "far", 0)
-	p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), far)
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
+	_, far := testkit.StartBackend(t, "far", 0)
+	p, conf, north := harness.Shop(t, harness.StartNATS(t, t.TempDir(), 0), far)
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), north)
 	set := manyClasses()
-	p.put(set)
-	eventually(t, "version 7 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 7`) })
+	p.Put(set)
+	testkit.Eventually(t, "version 7 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 7`) })
 	routes := dumpedRoutes(t, e, "shop")
 	if len(routes) != len(set.Rules)+1 || routes[len(routes)-1].Name != names.XdsCatchAllRoute {
 		t.Fatalf("%d routes, want %d with the catch-all last", len(routes), len(set.Rules)+1)

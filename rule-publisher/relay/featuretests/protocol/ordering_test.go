@@ -1,4 +1,4 @@
-package featuretests
+package protocol
 
 import (
 	"maps"
@@ -15,7 +15,9 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"spillway.dev/contracts/names"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/serve/resources"
+	"spillway.dev/relay/internal/testkit"
 )
 
 // recorder treats clusters as Envoy does. It asks for the endpoints of the clusters that it has,
@@ -23,7 +25,7 @@ import (
 // removed. It records routes to clusters that it cannot use, at their arrival or later.
 type recorder struct {
 	t         *testing.T
-	c         client
+	c         harness.Client
 	clusters  map[string]bool
 	endpoints map[string]bool // by present cluster
 	asked     []string        // clusters whose endpoints it asks for
@@ -32,34 +34,34 @@ type recorder struct {
 	left      int // clusters that were removed
 }
 
-func newRecorder(t *testing.T, c client) *recorder {
+func newRecorder(t *testing.T, c harness.Client) *recorder {
 	return &recorder{t: t, c: c, clusters: map[string]bool{}, endpoints: map[string]bool{}}
 }
 
 // take processes one response, answers it, and asks for what follows from it.
-func (r *recorder) take(u update) {
+func (r *recorder) take(u harness.Update) {
 	r.t.Helper()
-	if _, whole := r.c.(*sotwClient); whole && u.typeURL == resources.ClusterType {
+	if _, whole := r.c.(*harness.SotwClient); whole && u.TypeURL == resources.ClusterType {
 		r.clusters = map[string]bool{}
 	}
-	if u.typeURL == resources.ClusterType {
-		for _, name := range u.removed {
+	if u.TypeURL == resources.ClusterType {
+		for _, name := range u.Removed {
 			delete(r.clusters, name)
 		}
 	}
 	r.read(u)
-	r.c.answer(u, "")
-	if u.typeURL == resources.ClusterType {
+	r.c.Answer(u, "")
+	if u.TypeURL == resources.ClusterType {
 		r.askForEndpoints()
 	}
-	r.check(u.version)
+	r.check(u.Version)
 }
 
-func (r *recorder) read(u update) {
+func (r *recorder) read(u harness.Update) {
 	r.t.Helper()
-	for _, packed := range u.resources {
+	for _, packed := range u.Resources {
 		message, err := packed.UnmarshalNew()
-		must(r.t, err)
+		testkit.Must(r.t, err)
 		switch resource := message.(type) {
 		case *cluster.Cluster:
 			r.clusters[resource.GetName()] = true
@@ -84,16 +86,16 @@ func (r *recorder) askForEndpoints() {
 	}
 	r.left += len(gone)
 	switch c := r.c.(type) {
-	case *sotwClient:
+	case *harness.SotwClient:
 		if len(added)+len(gone) > 0 {
-			c.subscribe(resources.EndpointType, now...)
+			c.Subscribe(resources.EndpointType, now...)
 		}
-	case *deltaClient:
+	case *harness.DeltaClient:
 		if len(added) > 0 {
-			c.subscribe(resources.EndpointType, added...)
+			c.Subscribe(resources.EndpointType, added...)
 		}
 		if len(gone) > 0 {
-			must(r.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.EndpointType, ResourceNamesUnsubscribe: gone}))
+			testkit.Must(r.t, c.Stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.EndpointType, ResourceNamesUnsubscribe: gone}))
 		}
 	}
 }
@@ -125,28 +127,28 @@ func (r *recorder) check(version string) {
 // and clusters lose and regain their endpoints. Clusters and their endpoints always reach an Envoy
 // before the routes that name them, and leave after the routes that named them.
 func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
-	eachVariant(t, func(t *testing.T, open func(*testing.T, *running, string) client) {
-		server := startNATS(t, t.TempDir(), 0)
-		p := newPublisher(t, server)
-		conf := testConfig(t, server.ClientURL())
-		r := startRelay(t, conf)
+	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
+		server := harness.StartNATS(t, t.TempDir(), 0)
+		p := harness.NewPublisher(t, server)
+		conf := harness.Config(t, server.ClientURL())
+		r := harness.StartRelay(t, conf)
 		c := open(t, r, "a")
 		rec := newRecorder(t, c)
-		c.subscribe(resources.ClusterType)
+		c.Subscribe(resources.ClusterType)
 		rec.follow(resources.EndpointType)
-		c.subscribe(resources.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
+		c.Subscribe(resources.RouteType, names.XdsInboundRoute, names.XdsOutboundRoute)
 		rec.follow(resources.RouteType)
 		random := rand.New(rand.NewPCG(1, 1))
 		for version := range uint64(12) {
-			endpoints := testEndpoints
+			endpoints := harness.Endpoints
 			if random.IntN(2) == 0 {
 				endpoints = strings.Replace(endpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
 			}
 			if random.IntN(2) == 0 {
 				endpoints = strings.Replace(endpoints, `  - {service: shop, cluster: north, addresses: ["127.0.0.1:9101"]}`+"\n", "", 1)
 			}
-			must(t, os.WriteFile(conf.Endpoints, []byte(endpoints), 0o600))
-			p.put(ruleset(version+1, time.Minute, uint32(version)*500, 9000-uint32(version)*500, 1000))
+			testkit.Must(t, os.WriteFile(conf.Endpoints, []byte(endpoints), 0o600))
+			p.Put(harness.Ruleset(version+1, time.Minute, uint32(version)*500, 9000-uint32(version)*500, 1000))
 			rec.quiet(700 * time.Millisecond)
 		}
 		rec.quiet(4 * time.Second)
@@ -160,9 +162,9 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 func (r *recorder) follow(typeURL string) {
 	r.t.Helper()
 	for {
-		u := next(r.t, r.c)
+		u := harness.Next(r.t, r.c)
 		r.take(u)
-		if u.typeURL == typeURL {
+		if u.TypeURL == typeURL {
 			return
 		}
 	}
@@ -173,9 +175,9 @@ func (r *recorder) quiet(silence time.Duration) {
 	r.t.Helper()
 	for {
 		select {
-		case u := <-r.c.updates():
+		case u := <-r.c.Updates():
 			r.take(u)
-		case err := <-r.c.failed():
+		case err := <-r.c.Failed():
 			r.t.Fatal(err)
 		case <-time.After(silence):
 			return

@@ -1,4 +1,4 @@
-package featuretests
+package access
 
 import (
 	"crypto/tls"
@@ -12,6 +12,7 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/identity/identitytest"
 	"spillway.dev/relay/internal/relay"
 	"spillway.dev/relay/internal/source"
@@ -24,10 +25,10 @@ func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string
 	t.Helper()
 	pair := signer.Issue("", time.Hour)
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	must(t, err)
+	testkit.Must(t, err)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(signer.PEM)
-	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: port, TLS: true, TLSVerify: true,
+	server := harness.StartNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: port, TLS: true, TLSVerify: true,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: clients, MinVersion: tls.VersionTLS12,
 			ClientAuth: tls.RequireAndVerifyClientCert}})
 	return "tls://localhost:" + server.Addr().String()[len("127.0.0.1:"):]
@@ -38,14 +39,14 @@ func startTLSNATS(t *testing.T, signer *identitytest.Authority, port int) string
 // which the relay lacks. It then serves all the same, without being ready.
 func TestNATSOverTLS(t *testing.T) {
 	folder := t.TempDir()
-	pair := authority.Issue("", time.Hour)
+	pair := harness.Authority.Issue("", time.Hour)
 	files := source.NATS{CA: filepath.Join(folder, "ca.crt"), Cert: filepath.Join(folder, "nats.crt"), Key: filepath.Join(folder, "nats.key")}
-	for path, content := range map[string][]byte{files.CA: authority.PEM, files.Cert: pair.Cert, files.Key: pair.Key} {
-		must(t, os.WriteFile(path, content, 0o600))
+	for path, content := range map[string][]byte{files.CA: harness.Authority.PEM, files.Cert: pair.Cert, files.Key: pair.Key} {
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 	}
 	stranger, strangers := identitytest.NewAuthority(), filepath.Join(folder, "strangers.crt")
-	must(t, os.WriteFile(strangers, stranger.PEM, 0o600))
-	ours := startTLSNATS(t, authority, natsserver.RANDOM_PORT)
+	testkit.Must(t, os.WriteFile(strangers, stranger.PEM, 0o600))
+	ours := startTLSNATS(t, harness.Authority, natsserver.RANDOM_PORT)
 	foreign := startTLSNATS(t, stranger, natsserver.RANDOM_PORT)
 	for _, test := range []struct {
 		name      string
@@ -61,17 +62,17 @@ func TestNATSOverTLS(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			conf := testConfig(t, "")
+			conf := harness.Config(t, "")
 			conf.NATS = test.to
-			r := startRelay(t, conf)
-			eventually(t, "ready, or refused", func() bool {
+			r := harness.StartRelay(t, conf)
+			testkit.Eventually(t, "ready, or refused", func() bool {
 				refused := strings.Contains(r.NotReady(r.Started().Add(relay.ColdStart+time.Minute)), "NATS refuses this relay")
-				return (r.answers("/readyz") == 200) == test.connected && refused != test.connected
+				return (r.Answers("/readyz") == 200) == test.connected && refused != test.connected
 			})
-			if got := r.status().NatsConnected; got != test.connected {
+			if got := r.Status().NatsConnected; got != test.connected {
 				t.Errorf("connected: %v, want %v", got, test.connected)
 			}
-			boot(t, newDelta(t, at(r), node("gate", "a")))
+			harness.Boot(t, harness.NewDelta(t, harness.At(r), harness.Node("gate", "a")))
 		})
 	}
 }
@@ -81,13 +82,13 @@ func TestNATSOverTLS(t *testing.T) {
 // reports it only after the handshake.
 func TestNATSThatComesLateAndRefuses(t *testing.T) {
 	port, ca := testkit.FreePort(t), filepath.Join(t.TempDir(), "ca.crt")
-	must(t, os.WriteFile(ca, authority.PEM, 0o600))
-	conf := testConfig(t, "")
+	testkit.Must(t, os.WriteFile(ca, harness.Authority.PEM, 0o600))
+	conf := harness.Config(t, "")
 	conf.NATS = source.NATS{URL: "tls://localhost:" + strconv.Itoa(port), CA: ca}
-	r := startRelay(t, conf)
-	if refusal := r.status().NatsRefusal; refusal != "" {
+	r := harness.StartRelay(t, conf)
+	if refusal := r.Status().NatsRefusal; refusal != "" {
 		t.Errorf("a server that is away refuses nobody: %q", refusal)
 	}
-	startTLSNATS(t, authority, port)
-	eventually(t, "the refusal is known", func() bool { return r.status().NatsRefusal != "" })
+	startTLSNATS(t, harness.Authority, port)
+	testkit.Eventually(t, "the refusal is known", func() bool { return r.Status().NatsRefusal != "" })
 }

@@ -1,4 +1,4 @@
-package featuretests
+package lifecycle
 
 import (
 	"bytes"
@@ -6,12 +6,12 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/relay"
 	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
@@ -23,24 +23,7 @@ func TestMain(m *testing.M) {
 		relay.Main()
 		return
 	}
-	os.Exit(run(m))
-}
-
-// run makes the tests' authority the machine's only root certificate. Go reads the roots once per
-// process.
-func run(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "roots")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(folder)
-	file := filepath.Join(folder, "roots.crt")
-	if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
-		panic(err)
-	}
-	os.Setenv("SSL_CERT_FILE", file)
-	os.Setenv("SSL_CERT_DIR", folder)
-	return m.Run()
+	os.Exit(m.Run())
 }
 
 func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {
@@ -55,10 +38,10 @@ func relayProcess(env ...string) (*exec.Cmd, *bytes.Buffer) {
 // TestWrongConfigurationExits64 checks that a wrong configuration, or a file with an unknown
 // cluster, ends the process with code 64 and a message that names the key.
 func TestWrongConfigurationExits64(t *testing.T) {
-	conf := testConfig(t, "nats://127.0.0.1:1")
-	must(t, os.WriteFile(conf.Endpoints, []byte(strings.Replace(testEndpoints, "cluster: far", "cluster: mars", 1)), 0o600))
-	unknownKey := testConfig(t, "nats://127.0.0.1:1")
-	must(t, os.WriteFile(unknownKey.Topology, []byte(testTopology+"\nclustres: []\n"), 0o600))
+	conf := harness.Config(t, "nats://127.0.0.1:1")
+	testkit.Must(t, os.WriteFile(conf.Endpoints, []byte(strings.Replace(harness.Endpoints, "cluster: far", "cluster: mars", 1)), 0o600))
+	unknownKey := harness.Config(t, "nats://127.0.0.1:1")
+	testkit.Must(t, os.WriteFile(unknownKey.Topology, []byte(harness.Topology+"\nclustres: []\n"), 0o600))
 	for want, env := range map[string][]string{
 		"SPILLWAY_CLUSTER: not set": nil,
 		`endpoints services[0].cluster: unknown cluster "mars"; clusters: far, north, south`: environment(conf),
@@ -86,22 +69,22 @@ func environment(conf relay.Config) []string {
 // TestSigtermEndsCleanly checks that SIGTERM ends the process with code 0, also with an Envoy
 // connected and NATS away. Its logs are JSON and never show the password.
 func TestSigtermEndsCleanly(t *testing.T) {
-	conf := testConfig(t, "nats://relay-north:hunter2@127.0.0.1:1")
+	conf := harness.Config(t, "nats://relay-north:hunter2@127.0.0.1:1")
 	conf.XDSListen = testkit.FreeAddress(t)
 	command, out := relayProcess(append(environment(conf), "SPILLWAY_RELAY_LOG_LEVEL=debug")...)
-	must(t, command.Start())
+	testkit.Must(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	c := newDelta(t, &dialer{address: conf.XDSListen}, node("gate", "a"))
-	c.subscribe(resources.ClusterType)
-	next(t, c)
-	must(t, command.Process.Signal(syscall.SIGTERM))
+	c := harness.NewDelta(t, &harness.Dialer{Address: conf.XDSListen}, harness.Node("gate", "a"))
+	c.Subscribe(resources.ClusterType)
+	harness.Next(t, c)
+	testkit.Must(t, command.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-ended:
 		if err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		command.Process.Kill() //nolint:errcheck // it may have ended
 		t.Fatal("still there")
 	}

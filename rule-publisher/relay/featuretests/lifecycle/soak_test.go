@@ -1,4 +1,4 @@
-package featuretests
+package lifecycle
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/relay"
 	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/testkit"
@@ -49,7 +50,7 @@ func TestSoak(t *testing.T) {
 	versions := soakVersions
 	if text := os.Getenv("SPILLWAY_SOAK_VERSIONS"); text != "" {
 		number, err := strconv.Atoi(text)
-		must(t, err)
+		testkit.Must(t, err)
 		versions = number
 	}
 	s := newSoak(t)
@@ -73,18 +74,18 @@ func TestSoak(t *testing.T) {
 
 type soak struct {
 	t       *testing.T
-	p       *publisher
+	p       *harness.Publisher
 	conf    relay.Config
 	envoys  map[string]*soakEnvoy // by service
 	strange int                   // the service that comes and goes
 }
 
 func newSoak(t *testing.T) *soak {
-	server := startNATS(t, t.TempDir(), 0)
-	conf := testConfig(t, server.ClientURL())
+	server := harness.StartNATS(t, t.TempDir(), 0)
+	conf := harness.Config(t, server.ClientURL())
 	conf.XDSListen, conf.HealthListen = testkit.FreeAddress(t), testkit.FreeAddress(t)
 	command, out := relayProcess(environment(conf)...)
-	must(t, command.Start())
+	testkit.Must(t, command.Start())
 	t.Cleanup(func() {
 		command.Process.Kill() //nolint:errcheck // its end is all we want
 		command.Wait()         //nolint:errcheck // killed
@@ -92,8 +93,8 @@ func newSoak(t *testing.T) *soak {
 			t.Logf("the relay's log ends:\n%s", out.Bytes()[max(0, out.Len()-3000):])
 		}
 	})
-	s := &soak{t: t, p: newPublisher(t, server), conf: conf, envoys: map[string]*soakEnvoy{}}
-	eventually(t, "the relay answers", func() bool { return s.status().Cluster != "" })
+	s := &soak{t: t, p: harness.NewPublisher(t, server), conf: conf, envoys: map[string]*soakEnvoy{}}
+	testkit.Eventually(t, "the relay answers", func() bool { return s.status().Cluster != "" })
 	for i := range 10 {
 		s.connect([]string{"gate", "shop", "stock"}[i%3] + "/" + strconv.Itoa(i))
 	}
@@ -109,10 +110,10 @@ func newSoak(t *testing.T) *soak {
 // step publishes one version, valid or not, and makes the changes that belong to it.
 func (s *soak) step(version int) {
 	share := uint32(version/2%9+1) * 1000 // every other version is a renewal
-	s.p.put(ruleset(uint64(version), time.Hour, share, 10000-share))
-	eventually(s.t, fmt.Sprintf("version %d is served", version), func() bool { return s.status().ServedVersion == uint64(version) })
+	s.p.Put(harness.Ruleset(uint64(version), time.Hour, share, 10000-share))
+	testkit.Eventually(s.t, fmt.Sprintf("version %d is served", version), func() bool { return s.status().ServedVersion == uint64(version) })
 	if version%7 == 0 {
-		s.p.putBytes([]byte(strings.Repeat("\xff", version)))
+		s.p.PutBytes([]byte(strings.Repeat("\xff", version)))
 	}
 	if version%10 == 0 { // a service appears, and the previous one leaves
 		s.disconnect(stranger(s.strange))
@@ -125,7 +126,7 @@ func (s *soak) step(version int) {
 	}
 	if version%20 == 0 {
 		far := fmt.Sprintf("127.0.0.1:%d", 9103+version/20%50)
-		testkit.Replace(s.t, s.conf.Endpoints, strings.Replace(testEndpoints, "127.0.0.1:9103", far, 1))
+		testkit.Replace(s.t, s.conf.Endpoints, strings.Replace(harness.Endpoints, "127.0.0.1:9103", far, 1))
 	}
 }
 
@@ -135,7 +136,7 @@ func (s *soak) status() (page relay.StatusPage) {
 		return page
 	}
 	defer response.Body.Close()
-	must(s.t, json.NewDecoder(response.Body).Decode(&page))
+	testkit.Must(s.t, json.NewDecoder(response.Body).Decode(&page))
 	return page
 }
 
@@ -158,7 +159,7 @@ func (s *soak) footprint() (least footprint) {
 
 func (s *soak) metrics() map[string]float64 {
 	response, err := http.Get("http://" + s.conf.HealthListen + "/metrics")
-	must(s.t, err)
+	testkit.Must(s.t, err)
 	defer response.Body.Close()
 	out := map[string]float64{}
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
@@ -184,16 +185,16 @@ func stranger(i int) string { return fmt.Sprintf("service-%d/x", i) }
 // connect connects an Envoy and waits until it has routes.
 func (s *soak) connect(name string) {
 	service, pod, _ := strings.Cut(name, "/")
-	n := node(service, pod)
-	conn, err := grpc.NewClient(s.conf.XDSListen, grpc.WithTransportCredentials(credentials.NewTLS(authority.ClientTLS(authority.Envoy("north", service)))))
-	must(s.t, err)
+	n := harness.Node(service, pod)
+	conn, err := grpc.NewClient(s.conf.XDSListen, grpc.WithTransportCredentials(credentials.NewTLS(harness.Authority.ClientTLS(harness.Authority.Envoy("north", service)))))
+	testkit.Must(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	must(s.t, err)
+	testkit.Must(s.t, err)
 	s.envoys[name] = &soakEnvoy{conn, cancel}
 	s.t.Cleanup(func() { s.disconnect(name) })
-	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: resources.ClusterType}))
-	must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.RouteType, ResourceNamesSubscribe: routeTables}))
+	testkit.Must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: n, TypeUrl: resources.ClusterType}))
+	testkit.Must(s.t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resources.RouteType, ResourceNamesSubscribe: harness.RouteTables}))
 	got := make(chan struct{}, 1)
 	go func() {
 		for routes := 0; ; {
@@ -216,7 +217,7 @@ func (s *soak) connect(name string) {
 	}()
 	select {
 	case <-got:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		s.t.Fatalf("%s gets no routes", name)
 	}
 }

@@ -1,4 +1,4 @@
-package featuretests
+package envoy
 
 import (
 	"crypto/tls"
@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/identity/identitytest"
 	"spillway.dev/relay/internal/relay"
@@ -55,8 +56,8 @@ type patch struct {
 func patches(t *testing.T, relayPort int, folder string) []patch {
 	t.Helper()
 	content, err := os.ReadFile("testdata/istio/envoyfilter.yaml")
-	must(t, err)
-	text := strings.NewReplacer("RELAY_AUTHORITY", strings.ReplaceAll(string(authority.PEM), "\n", `\n`),
+	testkit.Must(t, err)
+	text := strings.NewReplacer("RELAY_AUTHORITY", strings.ReplaceAll(string(harness.Authority.PEM), "\n", `\n`),
 		"spillway-relay.spillway.svc.cluster.local, port_value: 18000", fmt.Sprintf("127.0.0.1, port_value: %d", relayPort),
 		"@spillway-ready", folder+"/ready", "ads: {}, initial_fetch_timeout: 0s", "path_config_source: {path: "+folder+"/extensions.json}").
 		Replace(string(content))
@@ -65,7 +66,7 @@ func patches(t *testing.T, relayPort int, folder string) []patch {
 		var filter struct {
 			Spec struct{ ConfigPatches []patch }
 		}
-		must(t, yaml.Unmarshal([]byte(document), &filter))
+		testkit.Must(t, yaml.Unmarshal([]byte(document), &filter))
 		all = append(all, filter.Spec.ConfigPatches...)
 	}
 	return all
@@ -99,7 +100,7 @@ func startSidecar(t *testing.T, mesh *identitytest.Authority, uri string, relayP
 	write(t, filepath.Join(folder, "clusters.json"), clusters)
 	write(t, filepath.Join(folder, "listeners.json"), append(listeners, listenerOf(t, outbound)))
 	bootstrap, err := os.ReadFile("testdata/istio/bootstrap.yaml")
-	must(t, err)
+	testkit.Must(t, err)
 	return testkit.StartEnvoy(t, strings.ReplaceAll(string(bootstrap), "FOLDER", folder)).Live()
 }
 
@@ -119,10 +120,10 @@ func mergeRoutes(t *testing.T, config *route.RouteConfiguration, p patch) {
 			}
 			value := &route.Route{}
 			encoded, err := yaml.Marshal(p.Patch.Value)
-			must(t, err)
+			testkit.Must(t, err)
 			encoded, err = yaml.YAMLToJSON(encoded)
-			must(t, err)
-			must(t, protojson.Unmarshal(encoded, value))
+			testkit.Must(t, err)
+			testkit.Must(t, protojson.Unmarshal(encoded, value))
 			proto.Merge(r, value)
 			merged++
 		}
@@ -166,9 +167,9 @@ var seen = map[string]any{"@type": "type.googleapis.com/envoy.config.core.v3.Typ
 func fromYAML(t *testing.T, path string, into proto.Message) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	var value any
-	must(t, yaml.Unmarshal(content, &value))
+	testkit.Must(t, yaml.Unmarshal(content, &value))
 	fromValue(t, value, into)
 }
 
@@ -176,23 +177,23 @@ func fromYAML(t *testing.T, path string, into proto.Message) {
 func fromValue(t *testing.T, value any, into proto.Message) {
 	t.Helper()
 	encoded, err := yaml.Marshal(value)
-	must(t, err)
+	testkit.Must(t, err)
 	encoded, err = yaml.YAMLToJSON(encoded)
-	must(t, err)
+	testkit.Must(t, err)
 	packed := &anypb.Any{}
-	must(t, protojson.Unmarshal(encoded, packed))
-	must(t, packed.UnmarshalTo(into))
+	testkit.Must(t, protojson.Unmarshal(encoded, packed))
+	testkit.Must(t, packed.UnmarshalTo(into))
 }
 
 func listenerOf(t *testing.T, outbound *manager.HttpConnectionManager) any {
 	t.Helper()
 	packed, err := anypb.New(outbound)
-	must(t, err)
+	testkit.Must(t, err)
 	encoded, err := protojson.Marshal(&listener.Filter{Name: "envoy.filters.network.http_connection_manager",
 		ConfigType: &listener.Filter_TypedConfig{TypedConfig: packed}})
-	must(t, err)
+	testkit.Must(t, err)
 	var filter any
-	must(t, yaml.Unmarshal(encoded, &filter))
+	testkit.Must(t, yaml.Unmarshal(encoded, &filter))
 	return map[string]any{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "outbound",
 		"address":       map[string]any{"socket_address": map[string]any{"address": "127.0.0.1", "port_value": 0}},
 		"filter_chains": []any{map[string]any{"filters": []any{filter}}}}
@@ -201,10 +202,10 @@ func listenerOf(t *testing.T, outbound *manager.HttpConnectionManager) any {
 func write(t *testing.T, path string, resources []any) {
 	t.Helper()
 	encoded, err := yaml.Marshal(map[string]any{"resources": resources})
-	must(t, err)
+	testkit.Must(t, err)
 	encoded, err = yaml.YAMLToJSON(encoded)
-	must(t, err)
-	must(t, os.WriteFile(path, encoded, 0o600))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(path, encoded, 0o600))
 }
 
 // meshBackend answers with its name to every client that shows a certificate of the mesh. It shows
@@ -213,11 +214,11 @@ func meshBackend(t *testing.T, mesh *identitytest.Authority, name string) int {
 	t.Helper()
 	shown := mesh.Issue(meshURI+"shop", time.Hour, x509.ExtKeyUsageServerAuth)
 	pair, err := tls.X509KeyPair(shown.Cert, shown.Key)
-	must(t, err)
+	testkit.Must(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(mesh.PEM)
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS.ServerName != "outbound_.8080_._.shop.shop.svc.cluster.local" {
 			http.Error(w, r.TLS.ServerName, http.StatusMisdirectedRequest)
@@ -239,26 +240,26 @@ func meshBackend(t *testing.T, mesh *identitytest.Authority, name string) int {
 }
 
 // meshRelay starts a relay that admits the mesh's sidecars of namespace shop.
-func meshRelay(t *testing.T, conf relay.Config, mesh *identitytest.Authority) *running {
+func meshRelay(t *testing.T, conf relay.Config, mesh *identitytest.Authority) *harness.Relay {
 	t.Helper()
 	var err error
 	conf.Mesh, err = identity.ParseMesh(meshURI + "{service}")
-	must(t, err)
-	must(t, os.WriteFile(conf.XDS.ClientCA, append(authority.PEM, mesh.PEM...), 0o600))
-	return startRelay(t, conf)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(conf.XDS.ClientCA, append(harness.Authority.PEM, mesh.PEM...), 0o600))
+	return harness.StartRelay(t, conf)
 }
 
 // sidecarOf starts a sidecar of gate in a mesh with shop in three clusters, with the relay and the
 // publisher that it needs.
-func sidecarOf(t *testing.T, uri string) (*testkit.Envoy, *running, *publisher) {
+func sidecarOf(t *testing.T, uri string) (*testkit.Envoy, *harness.Relay, *harness.Publisher) {
 	t.Helper()
 	mesh := identitytest.NewAuthority()
-	server := startNATS(t, t.TempDir(), 0)
-	conf := testConfig(t, server.ClientURL())
-	writeEndpoints(t, conf, meshBackend(t, mesh, "north"), meshBackend(t, mesh, "south"), meshBackend(t, mesh, "far"))
-	p := newPublisher(t, server)
+	server := harness.StartNATS(t, t.TempDir(), 0)
+	conf := harness.Config(t, server.ClientURL())
+	harness.WriteEndpoints(t, conf, meshBackend(t, mesh, "north"), meshBackend(t, mesh, "south"), meshBackend(t, mesh, "far"))
+	p := harness.NewPublisher(t, server)
 	r := meshRelay(t, conf, mesh)
-	return startSidecar(t, mesh, uri, portOf(t, r.XDSAddr())), r, p
+	return startSidecar(t, mesh, uri, harness.PortOf(t, r.XDSAddr())), r, p
 }
 
 func relayed(e *testkit.Envoy) func() bool {
@@ -271,20 +272,20 @@ func relayed(e *testkit.Envoy) func() bool {
 // It keeps its routes when the relay is gone.
 func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
 	e, r, p := sidecarOf(t, meshURI+"gate")
-	eventually(t, "routes and endpoints", relayed(e))
+	testkit.Eventually(t, "routes and endpoints", relayed(e))
 	if got := e.Shares(20, "shop", "/items/7"); got["north"] != 20 {
 		t.Errorf("local-first went to %v", got)
 	}
-	p.put(ruleset(12, time.Minute, 2500, 5000, 2500))
-	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+	p.Put(harness.Ruleset(12, time.Minute, 2500, 5000, 2500))
+	p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 		return a.GetRulesetVersion() == 12 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK &&
 			a.GetEnvoy() == "north/gate/gate-7d9f-x2x.shop"
 	})
-	eventually(t, "the weights are in the config dump", func() bool { return e.RoutesSay(`"weight": 2500`) })
-	if placed := r.status().Placed; placed["gate"] != 1 || len(placed) != 1 {
+	testkit.Eventually(t, "the weights are in the config dump", func() bool { return e.RoutesSay(`"weight": 2500`) })
+	if placed := r.Status().Placed; placed["gate"] != 1 || len(placed) != 1 {
 		t.Errorf("placed %v, want one gate", placed)
 	}
-	r.stop()
+	r.Stop()
 	if got := e.Shares(400, "shop:8080", "/items/7"); got["north"] < 50 || got["south"] < 130 || got["far"] < 50 {
 		t.Errorf("weights 2500, 5000, 2500 gave %v", got)
 	}
@@ -295,7 +296,7 @@ func TestRealSidecarOfIstioFollowsRulesets(t *testing.T) {
 // hosts that Spillway does not know go where Istio sends them.
 func TestASidecarCallsByAnyNameAndUnknownHostsStayIstios(t *testing.T) {
 	e, _, _ := sidecarOf(t, meshURI+"gate")
-	eventually(t, "routes and endpoints", relayed(e))
+	testkit.Eventually(t, "routes and endpoints", relayed(e))
 	for _, name := range []string{"shop", "shop.shop", "shop.shop.svc", "shop.shop.svc.cluster.local"} {
 		for _, host := range []string{name, name + ":8080"} {
 			if got := e.Call("outbound", host, "GET", "/items/7"); got.Body != "north" {
@@ -318,7 +319,7 @@ func TestASidecarCallsByAnyNameAndUnknownHostsStayIstios(t *testing.T) {
 // request that the relay's routes would not end. Answers that the VirtualService itself gives stay.
 func TestAVirtualServiceOfASidecarKeepsItsTimeouts(t *testing.T) {
 	e, _, _ := sidecarOf(t, meshURI+"gate")
-	eventually(t, "routes and endpoints", relayed(e))
+	testkit.Eventually(t, "routes and endpoints", relayed(e))
 	if got := e.Call("outbound", "shop", "GET", "/slow"); got.Status != http.StatusGatewayTimeout || got.Took > 900*time.Millisecond {
 		t.Errorf("status %d after %v, want 504 after 200 ms", got.Status, got.Took)
 	}
@@ -331,9 +332,9 @@ func TestAVirtualServiceOfASidecarKeepsItsTimeouts(t *testing.T) {
 // whose version its spans carry. For these routes, Istio's own listener does not run it again.
 func TestTheFilterOfASidecarIsBesideTheRelaysRoutes(t *testing.T) {
 	e, _, p := sidecarOf(t, meshURI+"gate")
-	eventually(t, "routes and endpoints", relayed(e))
-	p.put(ruleset(12, time.Minute, 10000, 0, 0))
-	eventually(t, "version 12", func() bool { return e.RoutesSay(`"ruleset_version": 12`) })
+	testkit.Eventually(t, "routes and endpoints", relayed(e))
+	p.Put(harness.Ruleset(12, time.Minute, 10000, 0, 0))
+	testkit.Eventually(t, "version 12", func() bool { return e.RoutesSay(`"ruleset_version": 12`) })
 	before := e.Stat("http.spillway-outbound.rbac.seen.shadow_allowed")
 	e.Shares(5, "shop", "/items/7")
 	if after := e.Stat("http.spillway-outbound.rbac.seen.shadow_allowed"); after != max(before, 0)+5 {
@@ -350,10 +351,10 @@ func TestTheFilterOfASidecarIsBesideTheRelaysRoutes(t *testing.T) {
 func filterOf(t *testing.T, e *testkit.Envoy, host string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, "http://"+e.Listener("outbound")+"/items/7", nil)
-	must(t, err)
+	testkit.Must(t, err)
 	request.Host = host
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	testkit.Must(t, err)
 	response.Body.Close()
 	return response.Header.Get("x-filter-of")
 }
@@ -362,11 +363,11 @@ func filterOf(t *testing.T, e *testkit.Envoy, host string) string {
 // gets no routes, whatever its node says. Its calls go where Istio sends them.
 func TestASidecarOfAnotherNamespaceIsRefused(t *testing.T) {
 	e, r, _ := sidecarOf(t, "spiffe://cluster.local/ns/other/sa/gate")
-	eventually(t, "the sidecar is refused", func() bool { return r.status().Counters["streams_refused_identity"] >= 1 })
+	testkit.Eventually(t, "the sidecar is refused", func() bool { return r.Status().Counters["streams_refused_identity"] >= 1 })
 	if got := e.Call("outbound", "shop", "GET", "/items/7"); got.Status != http.StatusOK || got.Body != "istio" {
 		t.Errorf("%d %s, want Istio's own cluster: no routes of the relay", got.Status, got.Body)
 	}
-	if connected := r.status().Envoys; len(connected) != 0 {
+	if connected := r.Status().Envoys; len(connected) != 0 {
 		t.Errorf("connected %v, want nobody", connected)
 	}
 }

@@ -1,4 +1,4 @@
-package featuretests
+package access
 
 import (
 	"errors"
@@ -12,32 +12,18 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/serve/resources"
-	"spillway.dev/relay/internal/source"
+	"spillway.dev/relay/internal/testkit"
 )
-
-// relayUser returns a user with all permissions of a relay; infra/nats/nats.conf has the same.
-func relayUser(cluster string) *natsserver.User {
-	key := "$KV." + names.NatsBucketRulesets + "." + cluster
-	fill := func(name string) string { return strings.ReplaceAll(name, "{cluster}", cluster) }
-	return &natsserver.User{Username: source.User(cluster), Password: "of-" + cluster, Permissions: &natsserver.Permissions{
-		Publish: &natsserver.SubjectPermission{Allow: []string{fill(names.NatsSubjectAcks), fill(names.NatsSubjectHeartbeats),
-			"$JS.API.DIRECT.GET.KV_" + names.NatsBucketRulesets + "." + key}},
-		Subscribe: &natsserver.SubjectPermission{Allow: []string{key, fill(names.NatsInboxRelay) + ".>"}},
-	}}
-}
 
 // startGuardedNATS runs NATS with the users of two relays, and the publisher, who may do
 // everything.
 func startGuardedNATS(t *testing.T) (server *natsserver.Server, admin string) {
 	t.Helper()
-	server = startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, Users: []*natsserver.User{
-		relayUser("north"), relayUser("south"), {Username: "publisher", Password: "secret"}}})
-	return server, natsURL(server, "publisher", "secret")
-}
-
-func natsURL(server *natsserver.Server, user, password string) string {
-	return strings.Replace(server.ClientURL(), "nats://", "nats://"+user+":"+password+"@", 1)
+	server = harness.StartNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, Users: []*natsserver.User{
+		harness.RelayUser("north"), harness.RelayUser("south"), {Username: "publisher", Password: "secret"}}})
+	return server, harness.NATSURL(server, "publisher", "secret")
 }
 
 // TestRelayWorksWithItsOwnPermissions checks that a relay works fully with its own few permissions.
@@ -45,20 +31,20 @@ func natsURL(server *natsserver.Server, user, password string) string {
 // heartbeats arrive. The server refuses none of its requests.
 func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
 	server, admin := startGuardedNATS(t)
-	p := newPublisherAt(t, admin)
-	p.put(ruleset(1, time.Minute, 5000, 5000))
-	conf := testConfig(t, natsURL(server, "relay-north", "of-north"))
-	r := startRelay(t, conf)
-	c := newDelta(t, at(r), node("gate", "a"))
-	eventually(t, "version 1 is served", func() bool { return r.status().ServedVersion == 1 })
-	boot(t, c)
-	p.put(ruleset(2, time.Minute, 4000, 6000))
-	expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
-	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+	p := harness.NewPublisherAt(t, admin)
+	p.Put(harness.Ruleset(1, time.Minute, 5000, 5000))
+	conf := harness.Config(t, harness.NATSURL(server, "relay-north", "of-north"))
+	r := harness.StartRelay(t, conf)
+	c := harness.NewDelta(t, harness.At(r), harness.Node("gate", "a"))
+	testkit.Eventually(t, "version 1 is served", func() bool { return r.Status().ServedVersion == 1 })
+	harness.Boot(t, c)
+	p.Put(harness.Ruleset(2, time.Minute, 4000, 6000))
+	harness.Expect(t, c, map[string]uint32{"shop|north": 4000, "shop|south": 6000})
+	p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 		return a.GetRulesetVersion() == 2 && a.GetTypeUrl() == resources.RouteType && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_ACK
 	})
-	p.reports("spillway.heartbeats.north", func([]byte) bool { return true })
-	if errs := r.status().Counters["nats_errors"]; errs != 0 {
+	p.Reports("spillway.heartbeats.north", func([]byte) bool { return true })
+	if errs := r.Status().Counters["nats_errors"]; errs != 0 {
 		t.Errorf("NATS refused %d things", errs)
 	}
 }
@@ -67,11 +53,11 @@ func TestRelayWorksWithItsOwnPermissions(t *testing.T) {
 // other clusters' keys and inboxes, every write, every consumer, every other subject.
 func TestRelayMayNothingElse(t *testing.T) {
 	server, admin := startGuardedNATS(t)
-	p := newPublisherAt(t, admin)
-	p.put(ruleset(1, time.Minute, 10000))
-	_, err := p.bucket.Put(t.Context(), "south", []byte("of south"))
-	must(t, err)
-	south := dialNATS(t, natsURL(server, "relay-south", "of-south"))
+	p := harness.NewPublisherAt(t, admin)
+	p.Put(harness.Ruleset(1, time.Minute, 10000))
+	_, err := p.Bucket.Put(t.Context(), "south", []byte("of south"))
+	testkit.Must(t, err)
+	south := dialNATS(t, harness.NATSURL(server, "relay-south", "of-south"))
 	stream, consumers := "KV_"+names.NatsBucketRulesets, "$JS.API.CONSUMER."
 	get := "$JS.API.DIRECT.GET." + stream
 	for _, denied := range []struct{ subject, body string }{
@@ -112,8 +98,8 @@ func TestRelayMayNothingElse(t *testing.T) {
 	own := get + ".$KV.spillway_rulesets.south"
 	for _, body := range []string{"", `{"last_by_subj":"$KV.spillway_rulesets.north"}`, `{"multi_last":["$KV.spillway_rulesets.>"]}`,
 		`{"seq":1}`, `{"next_by_subj":"$KV.spillway_rulesets.north"}`} {
-		answer, err := south.conn.Request(own, []byte(body), patience)
-		must(t, err)
+		answer, err := south.conn.Request(own, []byte(body), testkit.Patience)
+		testkit.Must(t, err)
 		if body == "" && string(answer.Data) != "of south" || body != "" && answer.Header.Get("Status") != "408" {
 			t.Errorf("%s %s: %q %v", own, body, answer.Data, answer.Header)
 		}
@@ -124,12 +110,12 @@ func TestRelayMayNothingElse(t *testing.T) {
 // local-first, reports the reason, and still becomes ready.
 func TestRelayWithoutItsPermissions(t *testing.T) {
 	server, admin := startGuardedNATS(t)
-	p := newPublisherAt(t, admin)
-	p.put(ruleset(1, time.Minute, 5000, 5000))
-	r := startRelay(t, testConfig(t, natsURL(server, "relay-south", "of-south")))
-	eventually(t, "the refusal is counted", func() bool { return r.status().Counters["nats_errors"] > 0 })
-	boot(t, newDelta(t, at(r), node("gate", "a")))
-	if status := r.status(); status.ServedVersion != 0 || !status.NatsConnected {
+	p := harness.NewPublisherAt(t, admin)
+	p.Put(harness.Ruleset(1, time.Minute, 5000, 5000))
+	r := harness.StartRelay(t, harness.Config(t, harness.NATSURL(server, "relay-south", "of-south")))
+	testkit.Eventually(t, "the refusal is counted", func() bool { return r.Status().Counters["nats_errors"] > 0 })
+	harness.Boot(t, harness.NewDelta(t, harness.At(r), harness.Node("gate", "a")))
+	if status := r.Status(); status.ServedVersion != 0 || !status.NatsConnected {
 		t.Errorf("status %+v", status)
 	}
 }
@@ -149,20 +135,20 @@ func dialNATS(t *testing.T, url string) *natsClient {
 			text := err.Error()
 			c.refusal.Store(&text)
 		}))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(conn.Close)
 	c.conn = conn
 	return c
 }
 
 func (c *natsClient) publishRefused(subject, body string) string {
-	must(c.t, c.conn.PublishRequest(subject, "_INBOX_RELAY_south.reply", []byte(body)))
+	testkit.Must(c.t, c.conn.PublishRequest(subject, "_INBOX_RELAY_south.reply", []byte(body)))
 	return c.settle()
 }
 
 func (c *natsClient) subscribeRefused(subject string) string {
 	subscription, err := c.conn.SubscribeSync(subject)
-	must(c.t, err)
+	testkit.Must(c.t, err)
 	defer subscription.Unsubscribe() //nolint:errcheck // the server has refused it
 	return c.settle()
 }
@@ -173,7 +159,7 @@ func (c *natsClient) settle() string {
 	if err := c.conn.Flush(); err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
 		c.t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testkit.Patience)
 	for time.Now().Before(deadline) {
 		if text := c.refusal.Swap(nil); text != nil {
 			return *text

@@ -1,15 +1,13 @@
-package featuretests
+package envoy
 
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/table/traffic"
 	"spillway.dev/relay/internal/testkit"
@@ -90,43 +89,43 @@ var hostileRulesets = []hostile{
 // Each ruleset that must be refused is counted, and reported as a NACK with its reason. A valid
 // ruleset afterwards is taken as usual.
 func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
-	server := startNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, MaxPayload: 8 << 20})
-	p, conf, north := shop(t, server, 1)
-	r := startRelay(t, conf)
-	e := startEnvoy(t, "DELTA_GRPC", portOf(t, r.XDSAddr()), north)
-	p.put(ruleset(1, time.Hour, 6000, 4000))
-	eventually(t, "version 1 is in force", func() bool { return weightsAre(e, 6000, 4000) })
-	requests := keepAsking(t, e)
+	server := harness.StartNATSWith(t, &natsserver.Options{StoreDir: t.TempDir(), Port: natsserver.RANDOM_PORT, MaxPayload: 8 << 20})
+	p, conf, north := harness.Shop(t, server, 1)
+	r := harness.StartRelay(t, conf)
+	e := harness.StartEnvoy(t, "DELTA_GRPC", harness.PortOf(t, r.XDSAddr()), north)
+	p.Put(harness.Ruleset(1, time.Hour, 6000, 4000))
+	testkit.Eventually(t, "version 1 is in force", func() bool { return harness.WeightsAre(e, 6000, 4000) })
+	requests := harness.KeepAsking(t, e)
 	for i, h := range hostileRulesets {
 		t.Run(h.name, func(t *testing.T) {
 			version := uint64(i + 2)
-			p.t = t
+			p.T = t
 			refusals := func() uint64 {
 				return r.Counters().Get(count.RulesetsRefused) + r.Counters().Get(count.RulesetsUndecodable) + r.Counters().Get(count.RulesetsStale)
 			}
 			refused := refusals()
-			p.putBytes(h.make(t, version))
+			p.PutBytes(h.make(t, version))
 			if h.reason != "" {
-				eventually(t, "the refusal is counted", func() bool { return refusals() == refused+1 })
-				p.ack(func(a *spillwayv1.Acknowledgement) bool {
+				testkit.Eventually(t, "the refusal is counted", func() bool { return refusals() == refused+1 })
+				p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 					return a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK && a.GetEnvoy() == "north/relay" && strings.Contains(a.GetDetail(), h.reason)
 				})
 			} else {
 				// Envoy needs seconds for 10 000 routes.
-				for deadline := time.Now().Add(time.Minute); r.status().InForce["gate"] != version; time.Sleep(20 * time.Millisecond) {
+				for deadline := time.Now().Add(time.Minute); r.Status().InForce["gate"] != version; time.Sleep(20 * time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatal("not in force at the Envoy within a minute")
 					}
 				}
 			}
-			if !weightsAre(e, 6000, 4000) {
+			if !harness.WeightsAre(e, 6000, 4000) {
 				t.Errorf("the weights are others now")
 			}
 		})
 	}
-	p.t = t
-	p.put(ruleset(1000, time.Hour, 3000, 7000))
-	eventually(t, "the next good version is in force", func() bool { return weightsAre(e, 3000, 7000) })
+	p.T = t
+	p.Put(harness.Ruleset(1000, time.Hour, 3000, 7000))
+	testkit.Eventually(t, "the next good version is in force", func() bool { return harness.WeightsAre(e, 3000, 7000) })
 	if asked, failed := requests(); failed != 0 || asked < 100 {
 		t.Errorf("%d of %d requests failed", failed, asked)
 	}
@@ -137,48 +136,16 @@ func TestRealEnvoySurvivesHostileRulesets(t *testing.T) {
 
 func (h hostile) make(t *testing.T, version uint64) []byte {
 	t.Helper()
-	r := ruleset(version, time.Hour, 6000, 4000)
+	r := harness.Ruleset(version, time.Hour, 6000, 4000)
 	if h.spoil != nil {
 		h.spoil(r)
 	}
 	value, err := proto.Marshal(r)
-	must(t, err)
+	testkit.Must(t, err)
 	if h.bytes != nil {
 		value = h.bytes(value)
 	}
 	return value
-}
-
-// weightsAre reports whether Envoy itself has these weights for the class.
-func weightsAre(e *testkit.Envoy, north, south int) bool {
-	dump := strings.Join(strings.Fields(e.Get("/config_dump?resource=dynamic_route_configs")), "")
-	return strings.Contains(dump, fmt.Sprintf(`{"name":"shop|north","weight":%d},{"name":"shop|south","weight":%d}`, north, south))
-}
-
-// keepAsking sends requests until `stop` is called, which returns their numbers.
-func keepAsking(t *testing.T, e *testkit.Envoy) (stop func() (asked, failed int64)) {
-	var done atomic.Bool
-	var asked, failed atomic.Int64
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for !done.Load() {
-			request, _ := http.NewRequest("GET", "http://"+e.Listener("outbound")+"/items/7", nil)
-			request.Host = "shop"
-			response, err := http.DefaultClient.Do(request)
-			asked.Add(1)
-			if err != nil || response.StatusCode != 200 {
-				failed.Add(1)
-			}
-			if err == nil {
-				response.Body.Close()
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}()
-	stop = func() (int64, int64) { done.Store(true); <-ended; return asked.Load(), failed.Load() }
-	t.Cleanup(func() { stop() })
-	return stop
 }
 
 var templateProblem = regexp.MustCompile(`(?i)(path_match_policy|pattern|template|regex).*`)
@@ -207,7 +174,7 @@ func TestRealEnvoyTakesEveryTemplateThatTheRelayDoes(t *testing.T) {
 	}
 	config := strings.Replace(validated, "ROUTES", routes.String(), 1)
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	must(t, os.WriteFile(path, []byte(config), 0o600))
+	testkit.Must(t, os.WriteFile(path, []byte(config), 0o600))
 	out, err := exec.Command(program, "--mode", "validate", "-c", path, "-l", "error").CombinedOutput()
 	if err != nil {
 		t.Errorf("Envoy refuses one of %d templates: %s\n%.2000s", len(patterns), templateProblem.Find(out), out)

@@ -1,4 +1,4 @@
-package featuretests
+package envoy
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/relay"
 	"spillway.dev/relay/internal/testkit"
@@ -25,15 +26,15 @@ func timeouts(e *testkit.Envoy) (out []string) {
 // writeTopology writes the topology with another round-trip time to south.
 func writeTopology(t *testing.T, conf relay.Config, rtt string) {
 	t.Helper()
-	must(t, os.WriteFile(conf.Topology+".new", []byte(strings.Replace(testTopology, "rtt_ms: 20", rtt, 1)), 0o600))
-	must(t, os.Rename(conf.Topology+".new", conf.Topology))
+	testkit.Must(t, os.WriteFile(conf.Topology+".new", []byte(strings.Replace(harness.Topology, "rtt_ms: 20", rtt, 1)), 0o600))
+	testkit.Must(t, os.Rename(conf.Topology+".new", conf.Topology))
 }
 
 // inUse waits until Envoy uses a cluster with this connection timeout and waits for no other
 // cluster.
 func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
 	t.Helper()
-	eventually(t, "clusters with a connect_timeout of "+timeout+" are in use", func() bool {
+	testkit.Eventually(t, "clusters with a connect_timeout of "+timeout+" are in use", func() bool {
 		active := e.Get("/config_dump?resource=dynamic_active_clusters")
 		return strings.Contains(active, `"connect_timeout": "`+timeout+`"`) && e.Stat("cluster_manager.warming_clusters") == 0
 	})
@@ -45,20 +46,20 @@ func inUse(t *testing.T, e *testkit.Envoy, timeout string) {
 func TestRealEnvoyUsesAChangedClusterAtOnce(t *testing.T) {
 	for _, variant := range []string{"DELTA_GRPC", "GRPC"} {
 		t.Run(variant, func(t *testing.T) {
-			p, conf, north := shop(t, startNATS(t, t.TempDir(), 0), 1)
+			p, conf, north := harness.Shop(t, harness.StartNATS(t, t.TempDir(), 0), 1)
 			conf.XDSListen = testkit.FreeAddress(t)
-			r := startRelay(t, conf)
-			e := startEnvoy(t, variant, portOf(t, r.XDSAddr()), north)
-			p.put(ruleset(1, time.Minute, 0, 10000))
-			eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
+			r := harness.StartRelay(t, conf)
+			e := harness.StartEnvoy(t, variant, harness.PortOf(t, r.XDSAddr()), north)
+			p.Put(harness.Ruleset(1, time.Minute, 0, 10000))
+			testkit.Eventually(t, "version 1 is in the config dump", func() bool { return e.RoutesSay(`"ruleset_version": 1`) })
 
 			writeTopology(t, conf, "rtt_ms: 60")
 			inUse(t, e, "0.620s")
 			// Another relay takes over, for which the cluster is still farther away.
-			r.stop()
+			r.Stop()
 			writeTopology(t, conf, "rtt_ms: 70")
-			r = startRelay(t, conf)
-			boot(t, newDelta(t, at(r), node("gate", "other"))) // so that the service is known before Envoy connects
+			r = harness.StartRelay(t, conf)
+			harness.Boot(t, harness.NewDelta(t, harness.At(r), harness.Node("gate", "other"))) // so that the service is known before Envoy connects
 			inUse(t, e, "0.640s")
 			if late := timeouts(e); len(late) != 0 {
 				t.Errorf("Envoy waited for endpoints in vain: %v", late)

@@ -1,4 +1,4 @@
-package featuretests
+package access
 
 import (
 	"fmt"
@@ -13,12 +13,13 @@ import (
 
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
+	"spillway.dev/relay/featuretests/harness"
 	"spillway.dev/relay/internal/serve/resources"
 	"spillway.dev/relay/internal/source"
 	"spillway.dev/relay/internal/testkit"
 )
 
-const natsFiles = "../../../infra/nats"
+const natsFiles = "../../../../infra/nats"
 
 // leafWorld runs the leaf node of cluster north. It has addresses for the global region's NATS
 // server and for its standby. Every server uses a file of infra/nats unchanged.
@@ -32,11 +33,11 @@ type leafWorld struct {
 
 func newLeafWorld(t *testing.T) *leafWorld {
 	t.Helper()
-	folder, pair := t.TempDir(), authority.Issue("", time.Hour)
+	folder, pair := t.TempDir(), harness.Authority.Issue("", time.Hour)
 	w := &leafWorld{t: t, ca: filepath.Join(folder, "ca.crt"), leafPorts: map[string]int{}, ports: map[string]int{}}
 	certificate, key := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	for path, content := range map[string][]byte{w.ca: authority.PEM, certificate: pair.Cert, key: pair.Key} {
-		must(t, os.WriteFile(path, content, 0o600))
+	for path, content := range map[string][]byte{w.ca: harness.Authority.PEM, certificate: pair.Cert, key: pair.Key} {
+		testkit.Must(t, os.WriteFile(path, content, 0o600))
 	}
 	for _, region := range []string{"hub", "standby"} {
 		w.ports[region], w.leafPorts[region] = testkit.FreePort(t), testkit.FreePort(t)
@@ -56,7 +57,7 @@ func (w *leafWorld) start(region, dataFolder string) *natsserver.Server {
 	w.t.Setenv("NATS_DATA_DIR", dataFolder)
 	w.t.Setenv("NATS_LEAF_LISTEN", fmt.Sprintf("127.0.0.1:%d", w.leafPorts[region]))
 	server := startConfigured(w.t, "hub.conf", w.ports[region])
-	eventually(w.t, "the leaf is connected to "+region, func() bool { return server.NumLeafNodes() == 1 })
+	testkit.Eventually(w.t, "the leaf is connected to "+region, func() bool { return server.NumLeafNodes() == 1 })
 	return server
 }
 
@@ -64,15 +65,15 @@ func (w *leafWorld) stop(server *natsserver.Server) {
 	w.t.Helper()
 	server.Shutdown()
 	server.WaitForShutdown()
-	eventually(w.t, "the leaf is alone", func() bool { return w.leaf.NumLeafNodes() == 0 })
+	testkit.Eventually(w.t, "the leaf is alone", func() bool { return w.leaf.NumLeafNodes() == 0 })
 }
 
 // relay starts a relay that knows only the leaf.
-func (w *leafWorld) relay() *running {
+func (w *leafWorld) relay() *harness.Relay {
 	w.t.Helper()
-	conf := testConfig(w.t, "")
+	conf := harness.Config(w.t, "")
 	conf.NATS = source.NATS{URL: w.leafURL("relay-north", "of-north"), CA: w.ca}
-	return startRelay(w.t, conf)
+	return harness.StartRelay(w.t, conf)
 }
 
 func (w *leafWorld) leafURL(user, password string) string {
@@ -86,25 +87,25 @@ func startConfigured(t *testing.T, file string, port int) *natsserver.Server {
 	t.Setenv("NATS_LISTEN", fmt.Sprintf("127.0.0.1:%d", port))
 	t.Setenv("NATS_MONITOR_LISTEN", testkit.FreeAddress(t))
 	relay, err := os.ReadFile(filepath.Join(natsFiles, "users/relay.conf"))
-	must(t, err)
+	testkit.Must(t, err)
 	values := strings.NewReplacer("@CLUSTER@", "north", "@USER@", "relay-north", "@PASSWORD@", "NATS_RELAY_NORTH_PASSWORD",
 		"@INBOX@", strings.ReplaceAll(names.NatsInboxRelay, "{cluster}", "north"))
 	folder := t.TempDir()
 	users := fmt.Sprintf("users: [\n{\n%s\n}\n{user: anybody, password: secret}\n]\n", values.Replace(string(relay)))
-	must(t, os.WriteFile(filepath.Join(folder, "users.conf"), []byte(users), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(folder, "users.conf"), []byte(users), 0o600))
 	for _, name := range []string{"nats.conf", file} {
 		text, err := os.ReadFile(filepath.Join(natsFiles, name))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
 	options, err := natsserver.ProcessConfigFile(filepath.Join(folder, file))
-	must(t, err)
+	testkit.Must(t, err)
 	options.NoSigs, options.NoLog = true, true
 	server, err := natsserver.NewServer(options)
-	must(t, err)
+	testkit.Must(t, err)
 	server.Start()
 	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(patience) {
+	if !server.ReadyForConnections(testkit.Patience) {
 		t.Fatalf("%s: NATS does not start", file)
 	}
 	return server
@@ -123,38 +124,38 @@ func acknowledges(version uint64) func(*spillwayv1.Acknowledgement) bool {
 func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
 	w, data := newLeafWorld(t), t.TempDir()
 	hub := w.start("hub", data)
-	p, r := newPublisherAt(t, natsURL(hub, "anybody", "secret")), w.relay()
+	p, r := harness.NewPublisherAt(t, harness.NATSURL(hub, "anybody", "secret")), w.relay()
 	begin := time.Now()
 	for version := uint64(1); version <= 4; version++ {
-		p.put(ruleset(version, time.Hour, 5000, 5000))
-		eventually(t, "the next version", func() bool { return r.status().ServedVersion == version })
+		p.Put(harness.Ruleset(version, time.Hour, 5000, 5000))
+		testkit.Eventually(t, "the next version", func() bool { return r.Status().ServedVersion == version })
 	}
 	// Without notifications of the writes, three of the four would each wait for the regular read
 	// every 5 s.
 	if took := time.Since(begin); took > 12*time.Second {
 		t.Errorf("four versions took %s: rulesets are found, not heard of", took)
 	}
-	c := newDelta(t, at(r), node("gate", "a"))
-	boot(t, c)
-	p.ack(acknowledges(4))
-	p.reports("spillway.heartbeats.north", func([]byte) bool { return true })
+	c := harness.NewDelta(t, harness.At(r), harness.Node("gate", "a"))
+	harness.Boot(t, c)
+	p.Ack(acknowledges(4))
+	p.Reports("spillway.heartbeats.north", func([]byte) bool { return true })
 
 	w.stop(hub)
-	late := newDelta(t, at(r), node("gate", "b"))
-	boot(t, late)
-	eventually(t, "its answers wait", func() bool { return r.status().AcksWaiting > 0 })
-	if page := r.status(); page.ServedVersion != 4 || !page.NatsConnected {
+	late := harness.NewDelta(t, harness.At(r), harness.Node("gate", "b"))
+	harness.Boot(t, late)
+	testkit.Eventually(t, "its answers wait", func() bool { return r.Status().AcksWaiting > 0 })
+	if page := r.Status(); page.ServedVersion != 4 || !page.NatsConnected {
 		t.Errorf("without the hub: version %d, connected %v", page.ServedVersion, page.NatsConnected)
 	}
 
-	p = newPublisherAt(t, natsURL(w.start("hub", data), "anybody", "secret"))
-	p.put(ruleset(5, time.Hour, 2000, 8000))
-	expect(t, c, map[string]uint32{"shop|north": 2000, "shop|south": 8000})
-	p.ack(acknowledges(5))
-	p.ack(func(a *spillwayv1.Acknowledgement) bool {
+	p = harness.NewPublisherAt(t, harness.NATSURL(w.start("hub", data), "anybody", "secret"))
+	p.Put(harness.Ruleset(5, time.Hour, 2000, 8000))
+	harness.Expect(t, c, map[string]uint32{"shop|north": 2000, "shop|south": 8000})
+	p.Ack(acknowledges(5))
+	p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 		return strings.HasSuffix(a.GetEnvoy(), "/b") && acknowledges(4)(a)
 	})
-	if errs := r.status().Counters["nats_errors"]; errs != 0 {
+	if errs := r.Status().Counters["nats_errors"]; errs != 0 {
 		t.Errorf("NATS refused %d things", errs)
 	}
 }
@@ -165,15 +166,15 @@ func TestARelayAtALeafNodeOutlivesTheHub(t *testing.T) {
 func TestARelayAtALeafNodeFollowsTheStandby(t *testing.T) {
 	w := newLeafWorld(t)
 	hub := w.start("hub", t.TempDir())
-	p, r := newPublisherAt(t, natsURL(hub, "anybody", "secret")), w.relay()
-	p.put(ruleset(5, time.Hour, 5000, 5000))
-	eventually(t, "the hub's version", func() bool { return r.status().ServedVersion == 5 })
+	p, r := harness.NewPublisherAt(t, harness.NATSURL(hub, "anybody", "secret")), w.relay()
+	p.Put(harness.Ruleset(5, time.Hour, 5000, 5000))
+	testkit.Eventually(t, "the hub's version", func() bool { return r.Status().ServedVersion == 5 })
 	w.stop(hub)
-	p = newPublisherAt(t, natsURL(w.start("standby", t.TempDir()), "anybody", "secret"))
-	p.put(ruleset(4, time.Hour, 9000, 1000))
-	r.counted("rulesets_replayed", 1)
-	p.put(ruleset(6, time.Hour, 2000, 8000))
-	eventually(t, "the standby's version", func() bool { return r.status().ServedVersion == 6 })
+	p = harness.NewPublisherAt(t, harness.NATSURL(w.start("standby", t.TempDir()), "anybody", "secret"))
+	p.Put(harness.Ruleset(4, time.Hour, 9000, 1000))
+	r.Counted("rulesets_replayed", 1)
+	p.Put(harness.Ruleset(6, time.Hour, 2000, 8000))
+	testkit.Eventually(t, "the standby's version", func() bool { return r.Status().ServedVersion == 6 })
 }
 
 // TestALeafNodeMayNotMoreThanItsClustersRelay checks that, for every user of the leaf, the hub
@@ -181,25 +182,25 @@ func TestARelayAtALeafNodeFollowsTheStandby(t *testing.T) {
 func TestALeafNodeMayNotMoreThanItsClustersRelay(t *testing.T) {
 	w := newLeafWorld(t)
 	hub := w.start("hub", t.TempDir())
-	above, err := nats.Connect(natsURL(hub, "anybody", "secret"))
-	must(t, err)
+	above, err := nats.Connect(harness.NATSURL(hub, "anybody", "secret"))
+	testkit.Must(t, err)
 	t.Cleanup(above.Close)
 	below, err := nats.Connect(w.leafURL("anybody", "secret"), nats.RootCAs(w.ca))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(below.Close)
 	passes := func(from, to *nats.Conn, last string, before ...string) {
 		t.Helper()
 		heard := make(chan *nats.Msg, 64)
 		for _, subject := range append(before, last) {
 			subscription, err := to.ChanSubscribe(subject, heard)
-			must(t, err)
+			testkit.Must(t, err)
 			defer subscription.Unsubscribe() //nolint:errcheck // the connection ends with the test
 		}
-		must(t, to.Flush())
+		testkit.Must(t, to.Flush())
 		var got *nats.Msg
-		eventually(t, last+" passes", func() bool {
+		testkit.Eventually(t, last+" passes", func() bool {
 			for _, subject := range append(before, last) {
-				must(t, from.Publish(subject, nil))
+				testkit.Must(t, from.Publish(subject, nil))
 			}
 			select {
 			case got = <-heard:
