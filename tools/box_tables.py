@@ -49,7 +49,19 @@ REFERENCES = (
 # Pages of other boxes, with the function that makes their tables.
 PROGRAMS: Mapping[str, Callable[[Path], dict[str, str]]] = {
     "rule-publisher/relay/REFERENCE.md": program_tables.relay,
+    "collectors/kafkapartitionexporter/README.md": lambda folder: {
+        "settings": program_tables.collector_keys(folder.parent, "kafkapartitionexporter")
+    },
+    "collectors/AGENT.md": lambda folder: {
+        "kubelet_cpu": program_tables.collector_keys(folder, "kubeletcpureceiver"),
+        "queue_guard": program_tables.collector_keys(folder, "queueguardextension"),
+    },
 }
+# What finds differences between hand-written tables and a program, with the program's folder.
+COMPARISONS: Sequence[tuple[Callable[[Path], list[str]], str]] = (
+    (program_tables.collector_variables, "collectors"),
+    (program_tables.collector_metrics, "collectors"),
+)
 
 
 def settings_table(box: Box) -> str:
@@ -130,6 +142,8 @@ def main(check: bool) -> int:
             path.write_text(files[path])
         return 0
     problems = [f"{path.relative_to(ROOT)}: stale; run python tools/box_tables.py" for path in stale]
+    for compare, folder in COMPARISONS:
+        problems += [f"{folder}/{problem}" for problem in compare(ROOT / folder)]
     for problem in problems:
         print(problem)
     return 1 if problems else 0
