@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import filter_tables
 import program_tables
 from pydantic.fields import FieldInfo
 from spillway_clickhouse import config as clickhouse
@@ -56,6 +57,7 @@ PROGRAMS: Mapping[str, Callable[[Path], dict[str, str]]] = {
         "kubelet_cpu": program_tables.collector_keys(folder, "kubeletcpureceiver"),
         "queue_guard": program_tables.collector_keys(folder, "queueguardextension"),
     },
+    "wasm/REFERENCE.md": filter_tables.tables,
 }
 # What finds differences between hand-written tables and a program, with the program's folder.
 COMPARISONS: Sequence[tuple[Callable[[Path], list[str]], str]] = (
