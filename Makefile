@@ -64,7 +64,8 @@ test-e2e: setup ## the whole loop, and its faults: real processes are killed und
 	python -m pytest -q -m e2e tests/e2e --ignore tests/e2e/test_shadow.py
 	python -m pytest -q -m e2e tests/e2e/test_shadow.py  # a stack of its own
 
-CHART_TESTS := charts global_chart cluster_chart istio_chart bundled one_api_server
+CHART_TESTS := charts global_chart global_chart_network global_chart_processes global_chart_refusals \
+  cluster_chart cluster_chart_refusals cluster_chart_values istio_chart bundled one_api_server
 test-deploy: setup ## Terraform's modules, the charts, and the example applied to real API servers (20 min; the first time builds tools for an hour)
 	tools/bring etcd kube-{apiserver,controller-manager,scheduler} kubectl kwok helm kubeconform schemas pilot-discovery{,-1.30} \
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
