@@ -1,17 +1,19 @@
-"""Writes the tables of settings and metrics into the REFERENCE.md of each Python box, and the JSON
-Schema of its file of settings beside it.
+"""Writes the tables of settings and metrics into the REFERENCE.md of each box, and for Python boxes
+the JSON Schema of the file of settings beside it.
 
 python tools/box_tables.py           writes them
-python tools/box_tables.py --check   names the files that are stale, and fails
+python tools/box_tables.py --check   names what is stale, and fails
 """
 
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import filter_tables
+import program_tables
 from pydantic.fields import FieldInfo
 from spillway_clickhouse import config as clickhouse
 from spillway_optimizer.service import config as optimizer
@@ -32,7 +34,7 @@ _BOUNDS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
 
 @dataclass(frozen=True)
 class Reference:
-    """The page of a box, with what its tables are made of."""
+    """The page of a Python box, with what its tables are made of."""
 
     folder: str
     box: Box
@@ -44,6 +46,23 @@ REFERENCES = (
     Reference("optimizer", optimizer.BOX, OPTIMIZER_METRICS),
     Reference("rule-publisher/publisher", publisher.BOX, PUBLISHER_METRICS),
     Reference("infra/clickhouse", clickhouse.BOX),
+)
+# Pages of other boxes, with the function that makes their tables.
+PROGRAMS: Mapping[str, Callable[[Path], dict[str, str]]] = {
+    "rule-publisher/relay/REFERENCE.md": program_tables.relay,
+    "collectors/kafkapartitionexporter/README.md": lambda folder: {
+        "settings": program_tables.collector_keys(folder.parent, "kafkapartitionexporter")
+    },
+    "collectors/AGENT.md": lambda folder: {
+        "kubelet_cpu": program_tables.collector_keys(folder, "kubeletcpureceiver"),
+        "queue_guard": program_tables.collector_keys(folder, "queueguardextension"),
+    },
+    "wasm/REFERENCE.md": filter_tables.tables,
+}
+# What finds differences between hand-written tables and a program, with the program's folder.
+COMPARISONS: Sequence[tuple[Callable[[Path], list[str]], str]] = (
+    (program_tables.collector_variables, "collectors"),
+    (program_tables.collector_metrics, "collectors"),
 )
 
 
@@ -84,14 +103,29 @@ def allowed(variable: str, info: FieldInfo) -> str:
     return ", ".join(f"{sign} {shown(variable, bounds[name])}" for name, sign in _BOUNDS if name in bounds)
 
 
-def written(reference: Reference) -> dict[Path, str]:
-    """Returns the text of each file of a box. Raises ValueError when a page lacks a mark."""
-    page = ROOT / reference.folder / "REFERENCE.md"
-    text = _replaced(page, page.read_text(), "settings", settings_table(reference.box))
-    if reference.families:
-        text = _replaced(page, text, "metrics", metrics.table(reference.families))
-    schema = json.dumps(reference.box.schema(), indent=2, ensure_ascii=False) + "\n"
-    return {page: text, page.with_name("settings.schema.json"): schema}
+def written() -> dict[Path, str]:
+    """Returns the text of each file. Raises ValueError when a page lacks a mark."""
+    files: dict[Path, str] = {}
+    for reference in REFERENCES:
+        page = ROOT / reference.folder / "REFERENCE.md"
+        tables = {"settings": settings_table(reference.box)}
+        if reference.families:
+            tables["metrics"] = metrics.table(reference.families)
+        files[page] = with_tables(page, tables)
+        schema = json.dumps(reference.box.schema(), indent=2, ensure_ascii=False) + "\n"
+        files[page.with_name("settings.schema.json")] = schema
+    for name, tables_of in PROGRAMS.items():
+        page = ROOT / name
+        files[page] = with_tables(page, tables_of(page.parent))
+    return files
+
+
+def with_tables(page: Path, tables: Mapping[str, str]) -> str:
+    """Returns the text of a page with its current tables, by the name of their mark."""
+    text = page.read_text()
+    for what, table in tables.items():
+        text = _replaced(page, text, what, table)
+    return text
 
 
 def _replaced(page: Path, text: str, what: str, table: str) -> str:
@@ -103,20 +137,18 @@ def _replaced(page: Path, text: str, what: str, table: str) -> str:
 
 
 def main(check: bool) -> int:
-    stale = [
-        path
-        for reference in REFERENCES
-        for path, text in written(reference).items()
-        if not path.exists() or path.read_text() != text
-    ]
-    if check:
+    files = written()
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+    if not check:
         for path in stale:
-            print(f"{path.relative_to(ROOT)}: stale; run python tools/box_tables.py")
-        return 1 if stale else 0
-    for reference in REFERENCES:
-        for path, text in written(reference).items():
-            path.write_text(text)
-    return 0
+            path.write_text(files[path])
+        return 0
+    problems = [f"{path.relative_to(ROOT)}: stale; run python tools/box_tables.py" for path in stale]
+    for compare, folder in COMPARISONS:
+        problems += [f"{folder}/{problem}" for problem in compare(ROOT / folder)]
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

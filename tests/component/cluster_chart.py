@@ -13,6 +13,7 @@ from spillway_lab.testing.programs import program
 from spillway_lab.testing.servers import ROOT
 
 CHARTS = ROOT / "infra/helm"
+CHART = CHARTS / "spillway-cluster"
 # Values that have no default, and one application.
 REQUIRED: dict[str, Any] = {
     "cluster": {"name": "west"},
@@ -31,6 +32,9 @@ EVERYTHING: dict[str, Any] = REQUIRED | {
     },
     "monitoring": {"serviceMonitors": True, "prometheusRules": True, "labels": {"release": "prometheus"}},
 }
+ISTIO = yaml.safe_load(
+    (ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio/values.yaml").read_text()
+)
 
 
 @functools.cache
@@ -48,7 +52,7 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess
     )
 
 
-def render(values: Mapping[str, Any], chart: Path = CHARTS / "spillway-cluster", namespace: str = "spillway"):
+def render(values: Mapping[str, Any], chart: Path = CHART, namespace: str = "spillway"):
     """Returns every object of the chart.
 
     Raises AssertionError with helm's output when it cannot be rendered.

@@ -1,4 +1,4 @@
-"""Fixtures with the HotelReservation traces as database rows, and their expected values."""
+"""Programs that check charts, and the HotelReservation traces as rows with expected values."""
 
 import os
 import secrets
@@ -15,10 +15,17 @@ from spillway_lab.report import questions
 from spillway_lab.testing.servers import ROOT, clickhouse_server
 
 sys.path.insert(0, str(Path(__file__).parent))
+import charts
 import hotel
 import hotel_control
 import hotel_rows
 from hotel import Call, Made, recorded
+
+
+@pytest.fixture(scope="session")
+def chart_tools() -> None:
+    """helm, kubeconform and the schemas are installed."""
+    charts.build()
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import cluster_chart
 import pytest
 import yaml
 from cluster_chart import one, pods, render
+from sidecar_pods import ENVOY, HOST, WASM, Counts, answers, get
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
-from test_sidecar import ENVOY, HOST, WASM, Counts, answers, get
 
 pytestmark = pytest.mark.component
 REQUESTS = 200  # number of requests on each side

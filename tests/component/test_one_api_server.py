@@ -7,12 +7,11 @@ import re
 from collections import Counter
 
 import charts
+import global_chart
 import pytest
-import test_global_chart as global_chart
 import yaml
-from cluster_chart import CHARTS, EVERYTHING
+from cluster_chart import CHARTS, EVERYTHING, ISTIO
 from spillway_lab.testing.servers import ROOT
-from test_cluster_chart import ISTIO
 
 pytestmark = pytest.mark.component
 MODULES = {"spillway-global": "global", "spillway-cluster": "cluster"}

@@ -18,10 +18,10 @@ from pathlib import Path
 import cluster_chart
 import httpx
 import pytest
+from sidecar_pods import HOST, Application, Pod, Ports
 from spillway_lab.keys import certificates
 from spillway_lab.keys.keystore import Keystore
 from spillway_lab.testing.servers import running
-from test_sidecar import HOST, Application, Pod, Ports
 
 pytestmark = pytest.mark.component
 ADMIN = "127.0.0.1/15000"  # the chart's address; in Kubernetes each pod has its own

@@ -6,112 +6,22 @@ rule-publisher/relay/featuretests/envoy/istio_test.go.
 """
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
-import httpx
 import pytest
 import yaml
+from istio_mesh import RELEASES, SERVICES, VIRTUAL_SERVICE, Release, pod, rendered, service
+from istio_sidecar import Istiod, Sidecar, managers, sidecar_of
 from kube_region import Region, program
-from spillway_lab.testing.servers import ROOT, Server, answers, free_port, running
-from spillway_lab.testing.tls_files import tls_files
+from spillway_lab.testing.servers import Server, answers, free_port, running
 from spillway_lab.testing.waiting import eventually
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
-
-CHART = ROOT / "infra/helm/spillway-cluster"
-VALUES = ROOT / "rule-publisher/relay/featuretests/envoy/testdata/istio/values.yaml"
-ENVOY = ROOT / ".spillway/venv/bin/envoy"
 # Istio's own filters are not in the standard build of Envoy, which replaces Istio's build here.
 WITHOUT_OWN_FILTERS = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false"}
-SERVICES = {"gate": 8081, "shop": 8080, "ledger": 9090}
 PLUGINS = ("spillway-gate-outbound", "spillway-gate-inbound")
 BEHIND = [f"envoy.filters.http.{name}" for name in ("grpc_stats", "fault", "cors", "router")]
 HOST = "shop.shop.svc.cluster.local"
-# Objects that users have before Spillway: a timeout, and a direct response.
-VIRTUAL_SERVICE = {
-    "apiVersion": "networking.istio.io/v1",
-    "kind": "VirtualService",
-    "metadata": {"name": "shop", "namespace": "shop"},
-    "spec": {
-        "hosts": ["shop"],
-        "http": [
-            {"match": [{"uri": {"prefix": "/gone"}}], "directResponse": {"status": 410}},
-            {"timeout": "3s", "route": [{"destination": {"host": "shop"}}]},
-        ],
-    },
-}
-_MANAGER = "HttpConnectionManager"
-
-
-class Release(NamedTuple):
-    """An istiod to test: its program, its sidecars' version, and variables for its environment."""
-
-    name: str
-    program: str
-    version: str
-    environment: Mapping[str, str]
-
-
-RELEASES = (
-    Release("1.31", "pilot-discovery", "1.31.0", {}),
-    # Istio's master while 1.30 was being developed.
-    Release("1.30", "pilot-discovery-1.30", "1.30.0", {}),
-    # The same, with the setting of Istio's profile compatibility-version-1.29.
-    Release(
-        "1.30-as-1.29",
-        "pilot-discovery-1.30",
-        "1.30.0",
-        {"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE": "false"},
-    ),
-)
-
-
-class Istiod(NamedTuple):
-    """A running istiod: its cleartext port for sidecars, and their version."""
-
-    port: int
-    version: str
-
-
-def service(name: str, port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": port}]},
-    }
-
-
-def pod(name: str) -> dict[str, Any]:
-    container = {"name": "app", "image": "registry.example/app"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"{name}-0", "namespace": "shop", "labels": {"app": name}},
-        "spec": {"containers": [container]},
-    }
-
-
-def rendered() -> list[dict]:
-    command = [
-        program("helm"),
-        "template",
-        "spillway",
-        str(CHART),
-        "--namespace",
-        "spillway",
-        "-f",
-        str(VALUES),
-    ]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda release: release.name)
@@ -167,138 +77,11 @@ def istiod(mesh: Region, release: Release, tmp_path_factory: pytest.TempPathFact
         yield Istiod(port, release.version)
 
 
-def bootstrap(name: str, address: str, istiod: Istiod, agent: int, admin: int) -> dict[str, Any]:
-    """Returns the parts that matter here of the bootstrap that Istio's agent writes.
-
-    They are the sidecar's identity and the servers that it asks.
-    """
-
-    def static(name: str, port: int) -> dict[str, Any]:
-        socket = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-        options = {
-            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-            "explicit_http_config": {"http2_protocol_options": {}},
-        }
-        return {
-            "name": name, "type": "STATIC", "connect_timeout": "5s",
-            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
-            "load_assignment": {
-                "cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket}}]}]},
-        }  # fmt: skip
-
-    ads = {"ads": {}, "resource_api_version": "V3"}
-    grpc = [{"envoy_grpc": {"cluster_name": "xds-grpc"}}]
-    return {
-        "node": {
-            "id": f"sidecar~{address}~{name}-0.shop~shop.svc.cluster.local",
-            "cluster": f"{name}.shop",
-            "metadata": {
-                "NAMESPACE": "shop",
-                "LABELS": {"app": name},
-                "CLUSTER_ID": "Kubernetes",
-                "MESH_ID": "cluster.local",
-                "INSTANCE_IPS": address,
-                "ISTIO_VERSION": istiod.version,
-                "WORKLOAD_NAME": name,
-                "SERVICE_ACCOUNT": name,
-            },  # fmt: skip
-        },
-        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
-        "bootstrap_extensions": [
-            {
-                "name": "envoy.bootstrap.internal_listener",
-                "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
-                },
-            }
-        ],
-        "dynamic_resources": {
-            "ads_config": {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": grpc},
-            "lds_config": ads,
-            "cds_config": ads,
-        },
-        "static_resources": {"clusters": [static("xds-grpc", istiod.port), static("sds-grpc", agent)]},
-    }
-
-
-class Sidecar:
-    def __init__(self, admin: int) -> None:
-        self._url = f"http://127.0.0.1:{admin}"
-
-    def get(self, path: str) -> httpx.Response:
-        return httpx.get(self._url + path, trust_env=False, timeout=10)
-
-    def resources(self, kind: str) -> list[dict]:
-        return self.get(f"/config_dump?resource={kind}").json().get("configs", [])
-
-    def listeners(self) -> dict[str, dict]:
-        """Listeners by name, including those that are still warming."""
-        states = {one["name"]: one for one in self.resources("dynamic_listeners")}
-        assert not [one for one in states.values() if "error_state" in one], states
-        return {
-            name: (one.get("active_state") or one["warming_state"])["listener"]
-            for name, one in states.items()
-        }
-
-    def clusters(self) -> dict[str, dict]:
-        found = [*self.resources("dynamic_active_clusters"), *self.resources("dynamic_warming_clusters")]
-        return {one["cluster"]["name"]: one["cluster"] for one in found}
-
-    def routes(self) -> dict[str, dict]:
-        """Virtual hosts of each route configuration, by its name."""
-        found = self.resources("dynamic_route_configs")
-        return {
-            one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
-            for one in found
-        }
-
-
-def agent_secrets(port: int, folder: Path) -> Server:
-    tls = tls_files(folder / "tls")
-    command = [sys.executable, str(Path(__file__).with_name("agent_secrets.py")), str(port)]
-    command += [str(one) for one in (tls.ca, tls.certificate, tls.key)]
-
-    def listens() -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", port)) == 0
-
-    return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
-
-
 @pytest.fixture(scope="module")
 def sidecar(mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     """The sidecar of gate. The values name gate, so its calls use the relay's routes."""
     with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
         yield one
-
-
-@contextmanager
-def sidecar_of(name: str, mesh: Region, istiod: Istiod, folder: Path) -> Iterator[Sidecar]:
-    def address() -> str:
-        return mesh.kubectl("get", "pod", f"{name}-0", "-n", "shop", "-o", "jsonpath={.status.podIP}")
-
-    eventually(address, f"{name}'s pod has an address")
-    admin, agent = free_port(), free_port()
-    (folder / "envoy.json").write_text(json.dumps(bootstrap(name, address(), istiod, agent, admin)))
-    command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
-    command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
-    one = Sidecar(admin)
-
-    def ready() -> bool:
-        return answers(admin, b"GET /server_info HTTP/1.0\r\n\r\n", b"HTTP/1")
-
-    with (
-        running(agent_secrets(agent, folder)),
-        running(Server(f"127.0.0.1:{admin}", command, folder / "envoy.log", ready)),
-    ):
-        eventually(lambda: "0.0.0.0_8080" in one.listeners(), "istiod has told the listeners")
-        yield one
-
-
-def managers(listener: dict) -> list[dict]:
-    chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
-    filters = [one["typed_config"] for chain in chains for one in chain["filters"] if "typed_config" in one]
-    return [one for one in filters if one["@type"].endswith(_MANAGER)]
 
 
 def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):

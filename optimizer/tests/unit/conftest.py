@@ -1,14 +1,18 @@
-"""Import paths of the test modules, and settings of an optimizer that reaches no server."""
+"""Import paths, settings of an optimizer that reaches no server, and the golden telemetry."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from spillway_contracts import topology
 from spillway_optimizer.service.config import Optimizer
+from spillway_optimizer.sources import model_file
+from spillway_optimizer.sources.told import Told
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
+from planning import GOLDEN
 
 
 @pytest.fixture
@@ -28,3 +32,11 @@ def settings() -> Callable[..., Optimizer]:
         return Optimizer(**({"topology": "-", "policy": "spillway"} | servers | said))
 
     return make
+
+
+@pytest.fixture
+def told() -> Told:
+    """The golden telemetry and topology, from which tests make plans."""
+    telemetry = model_file.read(GOLDEN / "3_model.json")
+    declared = topology.load(GOLDEN / "topology.yaml")
+    return Told("golden", telemetry, declared, model_file.as_of(telemetry))

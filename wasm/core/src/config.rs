@@ -31,18 +31,24 @@ const KEYS: [&str; 13] = [
 ];
 
 /// The filter's configuration, read once at start.
+///
+/// `tools/box_tables.py` makes the table of REFERENCE.md: the fields' documentation is the meaning,
+/// `parse` has keys, defaults and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The side of the application on which this listener is.
+    /// The side of the application on which this listener is, `inbound` or `outbound`.
     pub direction: Direction,
-    /// Cluster of this proxy, as in the topology.
+    /// Cluster of this proxy, as in the topology: letters, digits, `.`, `_`, `-`; it starts with a
+    /// letter or digit.
     pub cluster: String,
-    /// Service of this proxy.
+    /// Service of this proxy, a name like that of the cluster.
     pub service: String,
-    /// Anybody may call this service, so the filter believes nothing that a request says about
-    /// itself (inbound).
+    /// Inbound only: `true` where users call this service, so that the filter believes nothing that
+    /// a request says about itself, else `false`.
     pub edge: bool,
-    /// How the certificates of callers name them. None: the callers' headers do (inbound).
+    /// Inbound only: pattern of the URIs in callers' certificates, e.g.
+    /// `spiffe://spillway.local/cluster/{cluster}/service/{service}`. Without it, headers name the
+    /// callers.
     pub peer_identity: Option<Pattern>,
     /// Name of the collector's Envoy cluster (OTLP over gRPC).
     pub collector_cluster: String,
@@ -50,10 +56,10 @@ pub struct Config {
     pub flush_interval_ms: u64,
     /// Limits of a batch and of each worker's queue. A full queue drops its oldest batch.
     pub bounds: Bounds,
-    /// Ratio of the traces started here that are kept, 0..=1.
+    /// Ratio of the traces started here that are kept.
     pub sample_ratio: f64,
-    /// A request that lasts longer is a stream. It is counted, but contributes no latency and no
-    /// load.
+    /// A request that lasts longer is a stream, not a call. It is counted, but contributes no latency
+    /// and no load.
     pub long_lived_after_ms: u64,
 }
 

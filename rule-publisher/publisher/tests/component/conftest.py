@@ -22,6 +22,8 @@ from spillway_lab.testing.waiting import eventually_async
 from spillway_publisher.bucket import signing
 from spillway_publisher.bucket.keys import Keys
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 BUCKET = "spillway_rulesets"
 
 

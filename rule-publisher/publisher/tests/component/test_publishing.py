@@ -1,20 +1,14 @@
-"""Proposals and reports through a real publisher: the results in NATS, Redis and ClickHouse."""
+"""Proposals through a real publisher: the results in NATS, Redis and ClickHouse."""
 
-import asyncio
-import time
 import urllib.request
 
 import pytest
 import redis
-from spillway.v1.acknowledgement_pb2 import Acknowledgement
-from spillway.v1.heartbeat_pb2 import Heartbeat
+from proposed import LOCAL, RULESET, SPREAD
 from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
 
-SPREAD = {"north": {"north": 4000, "south": 6000}, "south": {"south": 10_000}}
-LOCAL = {"north": {"north": 10_000}, "south": {"south": 10_000}}
-RULESET = "SELECT version, outcome, origin, policy, reason FROM rulesets WHERE ruleset_id = %(id)s"
 RULES = """SELECT version, source_cluster, destination_cluster, weight, class, reason FROM rules
            WHERE ruleset_id = %(id)s ORDER BY source_cluster, destination_cluster"""
 
@@ -85,20 +79,6 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
     assert 'spillway_publisher_ruleset_version{cluster="north"}' in metrics
 
 
-async def test_guardrails_file_is_enforced(world, make):
-    """A step that exceeds maximum_shift is clamped and published, and the audit row says so."""
-    (world.folder / "guardrails.yaml").write_text("maximum_shift: 1000")
-    world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
-    await world.relays_serve(0)
-    proposal = make(SPREAD)
-    await world.propose(proposal)
-    await world.published(proposal)
-    weights = {d.cluster: d.weight for d in (await world.value("north")).rules[0].destinations}
-    assert weights == {"north": 9000, "south": 1000}
-    ((*_, reason),) = await world.rows(RULESET, 1, id=proposal.id)
-    assert reason == "maximum_shift: changed 1 of 2 rules"
-
-
 async def test_a_step_of_papa_changes_its_rule_alone_and_nobody_undoes_it_unread(world, make):
     """The proposal is partial, so the other rule stays.
 
@@ -142,150 +122,6 @@ async def test_the_same_ruleset_twice_is_published_once(world, make):
     assert len(await world.rows(RULESET, 1, id=first.id)) == 1
 
 
-async def test_kill_switch_replaces_what_is_in_force(world, make):
-    """After a restart with frozen: true, local-first is published at once, and nothing else."""
-    process = world.publisher()
-    proposal = make(SPREAD)
-    await world.propose(proposal)
-    version = await world.published(proposal)
-    process.stop()
-    (world.folder / "guardrails.yaml").write_text("frozen: true")
-    world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
-
-    async def frozen() -> bool:
-        return (await world.value("north")).policy == "frozen" and (
-            await world.value("south")
-        ).policy == "frozen"
-
-    await eventually_async(frozen, "local-first in force")
-    assert not (await world.value("north")).rules and (await world.value("north")).version > version
-    refused = make(SPREAD)
-    await world.propose(refused)
-    ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=refused.id)
-    assert (outcome, reason.split(":")[0]) == ("refused", "frozen")
-
-
-async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
-    """A saved file applies from the next refresh on.
-
-    A mistake is counted and the last good guardrails stay. The kill switch acts at once.
-    """
-    guardrails = world.folder / "guardrails.yaml"
-    guardrails.write_text("minimum_local_share: 5000")
-    process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
-    guardrails.write_text("minimum_local_share: all")
-    counters = {}
-
-    async def noticed() -> bool:
-        counters.update(world.health(process)["counters"])
-        return counters.get("guardrails.wrong", 0) == 1
-
-    await eventually_async(noticed, "the mistake counted", seen=lambda: counters)
-    proposal = make(SPREAD)
-    await world.propose(proposal)
-    await world.published(proposal)
-    (rule,) = (await world.value("north")).rules
-    assert {d.cluster: d.weight for d in rule.destinations} == {"north": 5000, "south": 5000}
-    guardrails.write_text("frozen: true")
-
-    async def frozen() -> bool:
-        return (await world.value("north")).policy == "frozen"
-
-    await eventually_async(frozen, "local-first in force")
-
-
-async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
-    """In shadow mode every proposal is in the audit with its result, and no key is written.
-
-    Without shadow mode the next proposal is published. Back in shadow mode, that ruleset expires.
-    """
-    guardrails = world.folder / "guardrails.yaml"
-    guardrails.write_text("shadow: true")
-    process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
-    for _ in range(2):
-        seen = make(SPREAD)
-        await world.propose(seen)
-        ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=seen.id)
-        assert (outcome, reason.split(";")[0]) == ("refused", "shadow: true: computed, not published")
-    # The alert on expiry reads this counter.
-    assert world.health(process)["counters"]["refused.shadow"] == 2
-    assert not (await world.value("north")).version
-
-    async def outcome_of(wanted: str) -> bool:
-        proposal = make(SPREAD)
-        await world.propose(proposal)
-        ((_, outcome, _, _, _),) = await world.rows(RULESET, 1, id=proposal.id)
-        return outcome == wanted
-
-    guardrails.write_text("{}")
-    await eventually_async(lambda: outcome_of("published"), "what is proposed is published")
-    guardrails.write_text("shadow: true")
-    await eventually_async(lambda: outcome_of("refused"), "shadow again")
-    last = await world.value("north")
-    assert last.version and last.policy != "frozen"
-
-
-async def test_denials_are_published_without_a_proposal(world, make):
-    """A guardrail file's denials reach every key.
-
-    They do so at the first start, with each proposal, and when the file changes. After a change,
-    the denied destinations are removed from the ruleset in force.
-    """
-    guardrails = world.folder / "guardrails.yaml"
-    guardrails.write_text("denied_destinations: [{clusters: [island]}]")
-    world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
-
-    async def says(*denied: str) -> bool:
-        values = [await world.value(cluster) for cluster in ("north", "south", "island")]
-        return all([list(d.clusters) for d in value.denials] == [list(denied)] for value in values)
-
-    await eventually_async(lambda: says("island"), "the file's denials, though nobody proposed")
-    proposal = make(SPREAD)
-    await world.propose(proposal)
-    await world.published(proposal)
-    assert await says("island")
-    guardrails.write_text("denied_destinations: [{clusters: [island, south]}]")
-    await eventually_async(lambda: says("island", "south"), "the changed denials")
-    north, south = await world.value("north"), await world.value("south")
-    assert {d.cluster: d.weight for d in north.rules[0].destinations} == {"north": 10_000}
-    assert (north.origin, north.expires_at, list(south.rules)) == (proposal.origin, proposal.expires_at, [])
-
-
-async def test_acknowledgements_and_heartbeats(world, make):
-    """Acks become rows, and a heartbeat becomes a key that expires.
-
-    Malformed reports are counted by reason.
-    """
-    process = world.publisher()
-    js = await world.jetstream()
-    ack = Acknowledgement(
-        cluster="north", service="web", envoy=f"north/web/{world.folder.name}", ruleset_version=7
-    )
-    ack.outcome, ack.type_url = 2, "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-    ack.detail = "weights"
-    ack.at.GetCurrentTime()
-    beat = Heartbeat(cluster="north", ttl_seconds=10, ruleset_version=2**53 - 1)
-    beat.at.GetCurrentTime()
-    beat.services.add(service="web", connected_envoys=2)
-    await js.publish("spillway.acks.north", b"\xff")
-    await js.publish("spillway.acks.north", ack.SerializeToString())
-    await js.publish("spillway.heartbeats.south", beat.SerializeToString())
-    # This is checked before the rows, which may take longer than the key lives.
-    assert await placed_by_relays(world, js, beat) == [{"service": "web", "connected_envoys": 2}]
-    statement = (
-        "SELECT cluster, service, version, outcome, detail FROM acknowledgements WHERE envoy = %(envoy)s"
-    )
-    assert await world.rows(statement, 1, envoy=ack.envoy) == [("north", "web", 7, "nack", "weights")]
-    await eventually_async(
-        lambda: world.hot("spillway:placement:north") is None, "placement forgotten after its ttl"
-    )
-    counters = world.health(process)["counters"]
-    assert (counters["malformed.acks.undecodable"], counters["malformed.heartbeats.subject"]) == (1, 1)
-    proposal = make(SPREAD)  # the version in a heartbeat cannot use up versions
-    await world.propose(proposal)
-    assert await world.published(proposal) < 2**52
-
-
 async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
     """A proposer that reads an empty Redis names base version 0.
 
@@ -305,86 +141,3 @@ async def test_after_redis_was_flushed_nobody_starts_from_nothing(world, make):
     again = make(LOCAL, base_version=int(hot["version"]))
     await world.propose(again)
     assert await world.published(again) > version
-
-
-async def placed_by_relays(world, js, *beats: Heartbeat) -> list[dict]:
-    """Returns the services of north's placement.
-
-    The placement exists once the relays have reported for half a time to live.
-    """
-
-    async def reported() -> list[dict] | None:
-        for beat in beats:
-            beat.at.FromNanoseconds(beat.at.ToNanoseconds() + 10**9)
-            await js.publish("spillway.heartbeats.north", beat.SerializeToString())
-        placement = world.hot("spillway:placement:north")
-        return placement and placement["services"]
-
-    return await eventually_async(reported, "placement of north")
-
-
-async def test_two_relays_place_together_also_after_a_publisher_restart(world):
-    """A publisher that starts knows both relays at once, though they share a subject.
-
-    The relays' clocks do not matter.
-    """
-    process = world.publisher()
-    js = await world.jetstream()
-    beats = [Heartbeat(cluster="north", ttl_seconds=2, relay=relay) for relay in ("relay-0", "relay-1")]
-    for hours, (beat, service) in enumerate(zip(beats, ("cart", "web"), strict=True)):
-        beat.at.FromNanoseconds(time.time_ns() + (2 * hours - 1) * 3600 * 10**9)
-        beat.services.add(service=service, connected_envoys=1, envoys=[7])
-    # This Envoy has moved from one relay to the other, and counts once.
-    beats[0].services.add(service="web", connected_envoys=1, envoys=[7])
-    both = [{"service": s, "connected_envoys": 1} for s in ("cart", "web")]
-    assert await placed_by_relays(world, js, *beats) == both
-    process.stop()
-    await eventually_async(lambda: world.hot("spillway:placement:north") is None, "placement forgotten")
-    process.start()
-    assert await placed_by_relays(world, js, beats[0]) == both
-
-
-async def test_the_minimum_local_share_is_kept_where_the_service_lives(world, make):
-    """North's relay names an Envoy of the service, and later none.
-
-    The share is kept only while there is one, or while the placement is unknown.
-    """
-    (world.folder / "guardrails.yaml").write_text("minimum_local_share: 1000")
-    process = world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
-    js = await world.jetstream()
-    away = {"north": {"south": 10_000}}
-    beat = Heartbeat(cluster="north", ttl_seconds=2, relay="relay-0")
-    beat.services.add(service="shop", connected_envoys=1, envoys=[7])
-
-    async def split() -> dict[str, int]:
-        proposal = make(away)
-        await world.propose(proposal)
-        await world.published(proposal)
-        return {d.cluster: d.weight for d in (await world.value("north")).rules[0].destinations}
-
-    await placed_by_relays(world, js, beat)
-    assert await split() == {"north": 1000, "south": 9000}
-    beat.services[0].service = "cart"
-
-    async def moved() -> bool:
-        return [s["service"] for s in await placed_by_relays(world, js, beat)] == ["cart"]
-
-    await eventually_async(moved, "no Envoy of the service in north")
-    assert await split() == {"south": 10_000}
-    await eventually_async(lambda: world.hot("spillway:placement:north") is None, "placement unknown")
-    assert await split() == {"north": 1000, "south": 9000}
-    assert world.health(process)["status"] == 200
-
-
-async def test_late_heartbeats_place_nothing(world):
-    """A heartbeat older than its time to live, read at the start, is not taken as current."""
-    process = world.publisher()
-    process.stop()
-    beat = Heartbeat(cluster="north", ttl_seconds=1)
-    js = await world.jetstream()
-    for _ in range(2):
-        await js.publish("spillway.heartbeats.north", beat.SerializeToString())
-        await asyncio.sleep(1)
-    process.start()
-    await eventually_async(lambda: "heartbeats.late" in world.health(process)["counters"], "counted as late")
-    assert world.hot("spillway:placement:north") is None

@@ -17,9 +17,29 @@ type Counters struct {
 	values [declared]atomic.Uint64
 }
 
+// Metric declares a metric of the relay. The table in REFERENCE.md is generated from all of them.
+type Metric struct {
+	Name   string
+	Type   string // of Prometheus: counter, gauge or histogram
+	Help   string
+	Labels []string
+}
+
+// Desc returns the description under which Prometheus collects the metric.
+func (m Metric) Desc() *prometheus.Desc { return prometheus.NewDesc(m.Name, m.Help, m.Labels, nil) }
+
+// Metrics returns the metric of each counter, in the order of the table.
+func Metrics() []Metric {
+	metrics := make([]Metric, 0, declared)
+	for _, row := range table {
+		metrics = append(metrics, Metric{Name: prefix + row.name + "_total", Type: "counter", Help: row.help})
+	}
+	return metrics
+}
+
 var descriptions = func() (out [declared]*prometheus.Desc) {
-	for c, row := range table {
-		out[c] = prometheus.NewDesc(prefix+row.name+"_total", row.help, nil, nil)
+	for c, metric := range Metrics() {
+		out[c] = metric.Desc()
 	}
 	return out
 }()

@@ -11,28 +11,27 @@ import (
 	"strings"
 	"time"
 
-	"spillway.dev/contracts/names"
 	"spillway.dev/relay/internal/identity"
 	"spillway.dev/relay/internal/source"
 )
 
-// Config has the relay's settings, read once at start from environment variables. Only those marked
-// optional may be absent.
+// Config has the relay's settings, read once at start from environment variables. Each is a row of
+// settings, which names its variable.
 type Config struct {
-	Cluster      string           // SPILLWAY_CLUSTER: the cluster that this relay serves
-	Relay        string           // SPILLWAY_RELAY: the name of this relay, unique in the cluster
-	NATS         source.NATS      // SPILLWAY_NATS_URL; optional: _NATS_CA, _NATS_CERT, _NATS_KEY
-	XDSListen    string           // SPILLWAY_XDS_LISTEN: host:port of ADS
-	XDS          identity.Files   // SPILLWAY_XDS_CERT, _XDS_KEY, _XDS_CLIENT_CA: PEM files
-	Identity     identity.Pattern // SPILLWAY_XDS_IDENTITY: URI SAN of an Envoy
-	Mesh         identity.Mesh    // SPILLWAY_XDS_MESH: optional, URI SANs of an Istio mesh's sidecars
-	RulesetKeys  string           // SPILLWAY_RULESET_KEYS: path of the public keys of publishers (PEM)
-	HealthListen string           // SPILLWAY_HEALTH_LISTEN: host:port of health, status and metrics
-	StateDir     string           // SPILLWAY_STATE_DIR: a writable folder of this relay alone
-	Topology     string           // SPILLWAY_TOPOLOGY: path of the topology YAML
-	Endpoints    string           // SPILLWAY_ENDPOINTS: path of the endpoints YAML, as seen from the cluster
-	Hold         time.Duration    // SPILLWAY_RELAY_RULESET_HOLD_S: optional, how long expired weights are held
-	LogLevel     slog.Level       // SPILLWAY_RELAY_LOG_LEVEL: optional, info by default
+	Cluster      string           // the cluster that this relay serves
+	Relay        string           // the name of this relay, unique in the cluster
+	NATS         source.NATS      // servers, and files of TLS
+	XDSListen    string           // host:port of ADS
+	XDS          identity.Files   // PEM files
+	Identity     identity.Pattern // URI SAN of an Envoy
+	Mesh         identity.Mesh    // optional: URI SANs of an Istio mesh's sidecars
+	RulesetKeys  string           // path of the public keys of publishers (PEM)
+	HealthListen string           // host:port of health, status and metrics
+	StateDir     string           // a writable folder of this relay alone
+	Topology     string           // path of the topology YAML
+	Endpoints    string           // path of the endpoints YAML, as seen from the cluster
+	Hold         time.Duration    // how long expired weights are held
+	LogLevel     slog.Level       // lowest level that is logged
 	Warnings     []string         // one line per variable that is set under its former name
 }
 
@@ -51,86 +50,50 @@ type reader struct {
 	warnings []string
 }
 
-// need reads a required variable.
-func (r *reader) need(key, what string, check func(string) error) string {
+// read stores and checks the value of a setting.
+func (r *reader) read(s Setting) {
+	key := r.present(s)
 	value := r.getenv(key)
 	if value == "" {
-		r.problems = append(r.problems, fmt.Errorf("%s: not set; must be %s", key, what))
-		return ""
+		value = s.Default
 	}
-	return r.may(key, what, check)
-}
-
-// may reads an optional variable.
-func (r *reader) may(key, what string, check func(string) error) string {
-	value := r.getenv(key)
-	if value != "" && check != nil {
-		if err := check(value); err != nil {
-			r.problems = append(r.problems, fmt.Errorf("%s: %w; must be %s", key, err, what))
+	if s.into != nil {
+		*s.into = value
+	}
+	switch {
+	case value == "" && s.Required:
+		r.problems = append(r.problems, fmt.Errorf("%s: not set; must be %s", key, s.Value))
+	case value != "" && s.check != nil:
+		if err := s.check(value); err != nil {
+			r.problems = append(r.problems, fmt.Errorf("%s: %w; must be %s", key, err, s.Value))
 		}
 	}
-	return value
 }
 
-// tune reads an optional variable that is accepted under its former name for one version.
-func (r *reader) tune(key, was, what string, check func(string) error) {
-	old := r.getenv(was)
+// present returns the name under which a setting is read. It warns about a former name that is set.
+func (r *reader) present(s Setting) string {
 	switch {
-	case old == "":
-	case r.getenv(key) != "":
-		r.warnings = append(r.warnings, was+": is now "+key+", which is used instead")
+	case s.former == "" || r.getenv(s.former) == "":
+		return s.Name
+	case r.getenv(s.Name) != "":
+		r.warnings = append(r.warnings, s.former+": is now "+s.Name+", which is used instead")
+		return s.Name
 	default:
-		r.warnings = append(r.warnings, was+": is now "+key+", the next version ignores it")
-		key = was
+		r.warnings = append(r.warnings, s.former+": is now "+s.Name+", the next version ignores it")
+		return s.former
 	}
-	r.may(key, what, check)
 }
 
 // ReadConfig reads the configuration. The error lists every missing and every wrong variable.
 func ReadConfig(getenv func(string) string) (Config, error) {
 	var c Config
 	r := &reader{getenv: getenv}
-	c.Cluster = r.need("SPILLWAY_CLUSTER", "the name of the relay's own cluster", checkCluster)
-	c.Relay = r.need("SPILLWAY_RELAY", "the name of this relay, which no other relay of the cluster has and which a restart keeps", checkRelay)
-	plaintext := r.may("SPILLWAY_PLAINTEXT", "allow, or not set", checkPlaintext)
-	c.NATS.CA = r.may("SPILLWAY_NATS_CA", "", nil)
-	c.NATS.URL = r.need("SPILLWAY_NATS_URL", "tls://user:pass@host:port, several separated by commas; nats:// in clear towards this machine only", func(value string) error {
-		return errors.Join(checkNatsURL(value, source.User(c.Cluster)), checkInClear(value, c.NATS.CA != "" || plaintext == "allow"))
-	})
-	c.NATS.Cert = r.may("SPILLWAY_NATS_CERT", "", nil)
-	c.NATS.Key = r.may("SPILLWAY_NATS_KEY", "", nil)
+	for _, setting := range c.settings() {
+		r.read(setting)
+	}
 	if (c.NATS.Cert == "") != (c.NATS.Key == "") {
 		r.problems = append(r.problems, errors.New("SPILLWAY_NATS_CERT, SPILLWAY_NATS_KEY: one is set; must be both or none"))
 	}
-	c.XDSListen = r.need("SPILLWAY_XDS_LISTEN", "host:port", checkHostPort)
-	c.XDS.Cert = r.need("SPILLWAY_XDS_CERT", "the path of the relay's certificate (PEM)", nil)
-	c.XDS.Key = r.need("SPILLWAY_XDS_KEY", "the path of the certificate's key (PEM)", nil)
-	c.XDS.ClientCA = r.need("SPILLWAY_XDS_CLIENT_CA", "the path of the authorities of Envoys' certificates (PEM)", nil)
-	r.need("SPILLWAY_XDS_IDENTITY", "the URI SAN of an Envoy's certificate with {cluster} and {service}", func(value string) (err error) {
-		c.Identity, err = identity.ParsePattern(value)
-		return err
-	})
-	r.may("SPILLWAY_XDS_MESH", "URI SANs of sidecars of Istio, separated by commas", func(value string) (err error) {
-		c.Mesh, err = identity.ParseMesh(value)
-		return err
-	})
-	c.RulesetKeys = r.need("SPILLWAY_RULESET_KEYS", "the path of the publishers' public keys (PEM, Ed25519)", nil)
-	c.HealthListen = r.need("SPILLWAY_HEALTH_LISTEN", "host:port", checkHostPort)
-	c.StateDir = r.need("SPILLWAY_STATE_DIR", "the path of a writable folder", nil)
-	c.Topology = r.need("SPILLWAY_TOPOLOGY", "the path of the topology YAML", nil)
-	c.Endpoints = r.need("SPILLWAY_ENDPOINTS", "the path of the endpoints YAML", nil)
-	c.Hold = names.ValueHoldSeconds * time.Second
-	r.tune("SPILLWAY_RELAY_RULESET_HOLD_S", "SPILLWAY_RULESET_HOLD_SECONDS", "0..2592000 seconds", func(value string) error {
-		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || seconds > maxHoldSeconds {
-			return fmt.Errorf("%q", value)
-		}
-		c.Hold = time.Duration(seconds) * time.Second
-		return nil
-	})
-	r.tune("SPILLWAY_RELAY_LOG_LEVEL", "SPILLWAY_LOG_LEVEL", "debug, info, warn or error", func(value string) error {
-		return c.LogLevel.UnmarshalText([]byte(value))
-	})
 	c.Warnings = r.warnings
 	return c, errors.Join(r.problems...)
 }

@@ -32,6 +32,18 @@ func TestConfigListsEveryProblem(t *testing.T) {
 	}
 }
 
+// TestEverySettingIsDeclaredOnce checks that every row of the settings has what the table needs, and
+// that a setting with a default is not required.
+func TestEverySettingIsDeclaredOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, setting := range Settings() {
+		if seen[setting.Name] || setting.Value == "" || setting.Meaning == "" || setting.Required && setting.Default != "" {
+			t.Errorf("%+v", setting)
+		}
+		seen[setting.Name] = true
+	}
+}
+
 // TestConfigHoldsForSixHoursUnlessToldOtherwise checks that expired weights are held for six hours
 // unless the operator sets another time, which may be 0.
 func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {

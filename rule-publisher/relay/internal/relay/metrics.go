@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/serve/resources"
 )
 
@@ -18,8 +19,8 @@ type metrics struct {
 
 func newMetrics(r *Relay) *metrics {
 	m := &metrics{registry: prometheus.NewPedanticRegistry(), pushToAck: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "spillway_relay_push_to_ack_seconds",
-		Help:    "Time from sending a version of a resource type to an Envoy until that Envoy accepted it.",
+		Name:    pushToAckMetric.Name,
+		Help:    pushToAckMetric.Help,
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 	})}
 	m.registry.MustRegister(r.counters, m.pushToAck, gauges{r},
@@ -27,22 +28,44 @@ func newMetrics(r *Relay) *metrics {
 	return m
 }
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("spillway_relay_"+name, help, labels, nil)
+var pushToAckMetric = count.Metric{Name: "spillway_relay_push_to_ack_seconds", Type: "histogram",
+	Help: "Time from sending a version of a resource type to an Envoy until that Envoy accepted it."}
+
+// gauge is the declaration of a gauge and the description that is made of it.
+type gauge struct {
+	count.Metric
+	desc *prometheus.Desc
+}
+
+func newGauge(name, help string, labels ...string) gauge {
+	metric := count.Metric{Name: "spillway_relay_" + name, Type: "gauge", Help: help, Labels: labels}
+	return gauge{metric, metric.Desc()}
 }
 
 var (
-	readyGauge       = gauge("ready", "1 when /readyz is 200.")
-	servedGauge      = gauge("served_ruleset_version", "Version of the ruleset that is served; 0: local-first.")
-	knownGauge       = gauge("known_ruleset_version", "Highest version of a ruleset ever taken, also when it has expired; 0: none.")
-	expiryGauge      = gauge("ruleset_expiry_timestamp_seconds", "When the newest ruleset expires (Unix time); absent without one.")
-	natsGauge        = gauge("nats_connected", "1 when connected to NATS.")
-	acksGauge        = gauge("acknowledgements_waiting", "Answers of Envoys that NATS has not stored yet.")
-	certificateGauge = gauge("certificate_expiry_timestamp_seconds", "When the relay's own certificate expires (Unix time).")
-	envoysGauge      = gauge("envoys", "Envoys with an open stream.", "service")
-	placedGauge      = gauge("envoys_placed", "Envoys with an open stream that hold resources which they accepted.", "service")
-	resourcesGauge   = gauge("snapshot_resources", "Resources that Envoys of the service are served.", "service", "type")
+	readyGauge       = newGauge("ready", "1 when /readyz is 200.")
+	servedGauge      = newGauge("served_ruleset_version", "Version of the ruleset that is served; 0: local-first.")
+	knownGauge       = newGauge("known_ruleset_version", "Highest version of a ruleset ever taken, also when it has expired; 0: none.")
+	expiryGauge      = newGauge("ruleset_expiry_timestamp_seconds", "When the newest ruleset expires (Unix time); absent without one.")
+	natsGauge        = newGauge("nats_connected", "1 when connected to NATS.")
+	acksGauge        = newGauge("acknowledgements_waiting", "Answers of Envoys that NATS has not stored yet.")
+	certificateGauge = newGauge("certificate_expiry_timestamp_seconds", "When the relay's own certificate expires (Unix time).")
+	envoysGauge      = newGauge("envoys", "Envoys with an open stream.", "service")
+	placedGauge      = newGauge("envoys_placed", "Envoys with an open stream that hold resources which they accepted.", "service")
+	resourcesGauge   = newGauge("snapshot_resources", "Resources that Envoys of the service are served.", "service", "type")
 )
+
+var allGauges = []gauge{readyGauge, servedGauge, knownGauge, expiryGauge, natsGauge, acksGauge, certificateGauge,
+	envoysGauge, placedGauge, resourcesGauge}
+
+// Metrics returns the declarations of all metrics of the relay.
+func Metrics() []count.Metric {
+	metrics := append(count.Metrics(), pushToAckMetric)
+	for _, gauge := range allGauges {
+		metrics = append(metrics, gauge.Metric)
+	}
+	return metrics
+}
 
 var typeLabels = map[string]string{resources.ClusterType: "cluster", resources.EndpointType: "endpoint", resources.RouteType: "route"}
 
@@ -51,16 +74,15 @@ type gauges struct{ *Relay }
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{readyGauge, servedGauge, knownGauge, expiryGauge, natsGauge, acksGauge,
-		certificateGauge, envoysGauge, placedGauge, resourcesGauge} {
-		out <- description
+	for _, gauge := range allGauges {
+		out <- gauge.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(out chan<- prometheus.Metric) {
-	set := func(description *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+	set := func(gauge gauge, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, value, labels...)
 	}
 	status := g.loop.Status()
 	set(readyGauge, truth(g.NotReady(time.Now()) == ""))

@@ -19,9 +19,9 @@ pub struct Bounds {
     pub batch_spans: usize,
     /// Encoded bytes per export. A single larger span is still exported.
     pub batch_bytes: usize,
-    /// Spans that may wait.
+    /// Spans that may wait, per worker and direction; at least `max_batch_spans`.
     pub queue_spans: usize,
-    /// Encoded bytes that may wait.
+    /// Encoded bytes that may wait, per worker and direction; at least `max_batch_bytes`.
     pub queue_bytes: usize,
 }
 

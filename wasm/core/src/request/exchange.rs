@@ -260,5 +260,5 @@ fn name(value: &[u8]) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[path = "exchange_tests.rs"]
+#[path = "exchange_tests/mod.rs"]
 mod tests;
