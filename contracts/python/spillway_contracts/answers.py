@@ -7,16 +7,16 @@ not answer or lacks a topic or table, and 64 when the environment is wrong. It r
 data. Clients are imported only when needed, because a box has only those of its own servers.
 """
 
-import argparse
 import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import click
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 from spillway_runtime.settings import Settings, problems
 
 from spillway_contracts import wires
@@ -147,14 +147,14 @@ async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
     return wrong
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m spillway_contracts.answers")
-    for name in ("topics", "tables"):
-        parser.add_argument(f"--{name}", default="", help="names, separated by commas, that must be there")
-    args = parser.parse_args()
+@click.command
+@click.option("--topics", default="", help="Kafka topics, separated by commas, that must be there.")
+@click.option("--tables", default="", help="ClickHouse tables, likewise.")
+def main(topics: str, tables: str) -> int:
+    """Checks that each server named in the environment answers."""
     if not any(variable in os.environ for variable in CHECKS):
-        parser.error(f"no server: set one of {', '.join(CHECKS)}")
-    wanted = {"kafka": args.topics.split(","), "clickhouse": args.tables.split(",")}
+        raise click.UsageError(f"no server: set one of {', '.join(CHECKS)}")
+    wanted = {"kafka": topics.split(","), "clickhouse": tables.split(",")}
     try:
         wrong = asyncio.run(ask({server: [n for n in names if n] for server, names in wanted.items()}))
     except ValidationError as error:
@@ -164,4 +164,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(main, "python -m spillway_contracts.answers"))
