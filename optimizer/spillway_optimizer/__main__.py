@@ -3,16 +3,16 @@
 `python -m spillway_optimizer` does the same.
 """
 
-import argparse
 import asyncio
 import logging
 import signal
 import sys
 
+import click
 from redis.exceptions import RedisError
 from spillway_contracts import ContractError, names
 from spillway_contracts import topology as topology_file
-from spillway_runtime import exit_codes, logs
+from spillway_runtime import command_line, exit_codes, logs
 from spillway_runtime.settings import load
 
 from spillway_optimizer import OptimizerError
@@ -22,31 +22,44 @@ from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.service import config
 
 
+@click.group
+def cli() -> None:
+    """Computes routing rules."""
+
+
+cli.add_command(run.plan)
+cli.add_command(run.explain)
+
+
+@cli.command("run")
+def _loop() -> int:
+    """The optimizer's loop."""
+    return asyncio.run(_serve("run"))
+
+
+@cli.command("papa")
+def _papa() -> int:
+    """The worker that adjusts rules by what is observed."""
+    return asyncio.run(_serve("papa"))
+
+
+@cli.command("policy", epilog=f"NAME is one of {', '.join(sorted(REGISTRY))}.")
+@click.argument("name", metavar="NAME", type=click.Choice(sorted(REGISTRY)))
+def _policy(name: str) -> int:
+    """Sets the policy that the optimizer follows."""
+    return asyncio.run(_store_policy(name))
+
+
 def main() -> int:
     """Parses the arguments and runs the command. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="spillway", description="Computes routing rules.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("run", help="the optimizer's loop")
-    commands.add_parser("papa", help="the worker that adjusts rules by what is observed")
-    policy = commands.add_parser("policy", help="sets the policy that the optimizer follows")
-    policy.add_argument("name", choices=sorted(REGISTRY))
-    for name, about in run.COMMANDS.items():
-        run.add_arguments(name, commands.add_parser(name, help=about, description=about))
-    arguments = parser.parse_args()
     try:
-        match arguments.command:
-            case "plan" | "explain":
-                return run.run(arguments)
-            case "policy":
-                return asyncio.run(_policy(arguments.name))
-            case role:
-                return asyncio.run(_serve(role))
+        return command_line.run(cli, "spillway")
     except (OptimizerError, ContractError) as error:
         print(error, file=sys.stderr)
         return exit_codes.FAILED
 
 
-async def _policy(name: str) -> int:
+async def _store_policy(name: str) -> int:
     """Stores in Redis the policy that the optimizer follows. Returns the exit code."""
     settings = load(config.Redis)
     redis = hot.connect(settings.redis_url, settings.redis_options())

@@ -1,18 +1,21 @@
-"""The arguments that select the source of a problem, and reading from that source."""
+"""The options that select the source of a problem, and reading from that source."""
 
-import argparse
 import contextlib
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import click
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, guardrails
 from spillway_contracts import topology as topology_file
+from spillway_runtime import command_line
 
+from spillway_optimizer.commands import options
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import clickhouse, live, model_file, traces
@@ -23,59 +26,30 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _LONGEST_D = 3650
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of all sources."""
-    group = parser.add_argument_group(
-        "source",
-        "one of these; with none the running mesh, by SPILLWAY_REDIS_URL and SPILLWAY_CLICKHOUSE_URL",
-    )
-    one = group.add_mutually_exclusive_group()
-    one.add_argument(
-        "--traces",
-        type=Path,
-        action="extend",
-        nargs="+",
-        metavar="FILE",
-        help="Jaeger or OTLP JSON, .gz allowed; takes all that follows up to the next option, so that other "
-        "arguments stand before it or after --",
-    )
-    one.add_argument("--model", type=Path, metavar="FILE", help="JSON as contracts/golden/3_model.json")
-    one.add_argument(
-        "--clickhouse", metavar="URL", help="history: clickhouse://user:password@host:port/database"
-    )
-    where = group.add_mutually_exclusive_group()
-    where.add_argument("--cluster", metavar="NAME", help="--traces: every span was made there")
-    where.add_argument(
-        "--cluster-attribute", metavar="KEY", help="--traces: attribute that names a span's cluster"
-    )
-    group.add_argument(
-        "--min-samples", type=int, metavar="N", help="--traces: calls that a curve is fitted from"
-    )
-    group.add_argument(
-        "--since", type=when, metavar="TIME", help="--clickhouse: UTC time, or how long ago: 90m"
-    )
-    group.add_argument(
-        "--window", type=duration, metavar="TIME", help="--clickhouse: length (default 5m): 30m"
-    )
-    group.add_argument("--topology", type=Path, metavar="YAML", help="default: SPILLWAY_TOPOLOGY")
-    group.add_argument(
-        "--guardrails",
-        type=Path,
-        metavar="YAML",
-        help="what routes must keep to; default: SPILLWAY_GUARDRAILS",
-    )
+@dataclass(frozen=True)
+class Source:
+    """The values of the options, as given."""
+
+    traces: tuple[Path, ...]
+    model: Path | None
+    clickhouse: str | None
+    cluster: str | None
+    cluster_attribute: str | None
+    min_samples: int | None
+    since: float | None
+    window: float | None
+    topology: Path | None
+    guardrails: Path | None
 
 
 def duration(text: str) -> float:
     """Parses a duration such as 90s, 30m, 2h or 1d. Returns seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not found or float(found[1]) <= 0:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: must be a number above 0 and one of s, m, h, d, as in 30m"
-        )
+        raise click.BadParameter(f"{text!r}: must be a number above 0 and one of s, m, h, d, as in 30m")
     seconds = float(found[1]) * _UNITS[found[2]]
     if seconds > _LONGEST_D * _UNITS["d"]:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be at most {_LONGEST_D}d")
+        raise click.BadParameter(f"{text!r}: must be at most {_LONGEST_D}d")
     return seconds
 
 
@@ -89,33 +63,72 @@ def when(text: str, now: float | None = None) -> float:
     else:
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
         if seconds < now - _LONGEST_D * _UNITS["d"]:
-            raise argparse.ArgumentTypeError(f"{text!r}: must be at most {_LONGEST_D} days ago")
+            raise click.BadParameter(f"{text!r}: must be at most {_LONGEST_D} days ago")
         return seconds
     try:
         return now - duration(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
+    except click.BadParameter:
+        raise click.BadParameter(
             f"{text!r}: must be a time (2026-01-31T12:00), or how long ago (90m), at most {_LONGEST_D}d"
         ) from None
 
 
-def read(arguments: argparse.Namespace, progress: Progress) -> Told:
+_FILE = click.Path(path_type=Path)
+_gathered = options.gathered(
+    Source,
+    "source",
+    click.option(
+        "--traces",
+        cls=command_line.Spread,
+        multiple=True,
+        type=_FILE,
+        metavar="FILE...",
+        help="Jaeger or OTLP JSON, .gz allowed. Takes all that follows up to the next option, so that other "
+        "arguments stand before it or after --.",
+    ),
+    click.option("--model", type=_FILE, metavar="FILE", help="JSON as contracts/golden/3_model.json."),
+    click.option("--clickhouse", metavar="URL", help="clickhouse://user:password@host:port/database."),
+    click.option("--cluster", metavar="NAME", help="--traces: every span was made there."),
+    click.option(
+        "--cluster-attribute", metavar="KEY", help="--traces: attribute that names a span's cluster."
+    ),
+    click.option("--min-samples", type=int, metavar="N", help="--traces: calls that a curve is fitted from."),
+    click.option("--since", type=when, metavar="TIME", help="--clickhouse: UTC time, or how long ago: 90m."),
+    click.option("--window", type=duration, metavar="TIME", help="--clickhouse: length (default 5m): 30m."),
+    click.option("--topology", type=_FILE, metavar="YAML", help="Default: SPILLWAY_TOPOLOGY."),
+    click.option(
+        "--guardrails",
+        type=_FILE,
+        metavar="YAML",
+        help="What routes must keep to. Default: SPILLWAY_GUARDRAILS.",
+    ),
+)
+
+
+def source(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of all sources. The command gets their values as one Source, `source`."""
+    one_source = command_line.exclusive("traces", "model", "clickhouse")
+    one_cluster = command_line.exclusive("cluster", "cluster_attribute")
+    return one_source(one_cluster(_gathered(command)))
+
+
+def read(source: Source, progress: Progress) -> Told:
     """Reads the selected source. Raises CommandError.
 
     A malformed topology is a ContractError that names the file and each key.
     """
-    _check(arguments)
-    path = _path(arguments.topology, "SPILLWAY_TOPOLOGY")
+    _check(source)
+    path = _path(source.topology, "SPILLWAY_TOPOLOGY")
     if path is None:
         raise InputError("--topology: missing, and SPILLWAY_TOPOLOGY is not set")
-    with _of_variable("SPILLWAY_TOPOLOGY", arguments.topology):
+    with _of_variable("SPILLWAY_TOPOLOGY", source.topology):
         topology = topology_file.load(path)
     if not topology.usd_per_ms_per_million_requests > 0:
         raise InputError(f"{path}: usd_per_ms_per_million_requests: must be a number above 0")
     # Read the guardrails before any slow step, so that errors in them are reported at once.
-    with _of_variable("SPILLWAY_GUARDRAILS", arguments.guardrails):
-        kept = guardrails.load(_path(arguments.guardrails, "SPILLWAY_GUARDRAILS"), topology)
-    return replace(_read(arguments, path, topology, progress), guardrails=kept)
+    with _of_variable("SPILLWAY_GUARDRAILS", source.guardrails):
+        kept = guardrails.load(_path(source.guardrails, "SPILLWAY_GUARDRAILS"), topology)
+    return replace(_read(source, path, topology, progress), guardrails=kept)
 
 
 @contextlib.contextmanager
@@ -132,15 +145,15 @@ def _of_variable(variable: str, given: Path | None) -> Iterator[None]:
         raise SettingError("\n".join(f"{variable}: {line}" for line in str(error).splitlines())) from error
 
 
-def _read(arguments: argparse.Namespace, path: Path, topology: Topology, progress: Progress) -> Told:
-    if arguments.traces:
-        told = traces.read(arguments, path, progress)
-        return _of_document(_files(arguments.traces), told, topology)
-    if arguments.model:
-        return _of_document(f"model {arguments.model}", model_file.read(arguments.model), topology)
-    if arguments.clickhouse:
+def _read(source: Source, path: Path, topology: Topology, progress: Progress) -> Told:
+    if source.traces:
+        told = traces.read(source.traces, _of_traces(source), path, progress)
+        return _of_document(_files(source.traces), told, topology)
+    if source.model:
+        return _of_document(f"model {source.model}", model_file.read(source.model), topology)
+    if source.clickhouse:
         with progress.step("reading ClickHouse"):
-            return clickhouse.read(arguments.clickhouse, topology, arguments.since, arguments.window)
+            return clickhouse.read(source.clickhouse, topology, source.since, source.window)
     with progress.step("reading Redis and ClickHouse"):
         return live.read(topology)
 
@@ -149,7 +162,7 @@ def _of_document(source: str, telemetry: Telemetry, topology: Topology) -> Told:
     return Told(source, telemetry, topology, model_file.as_of(telemetry))
 
 
-def _files(paths: list[Path]) -> str:
+def _files(paths: Sequence[Path]) -> str:
     rest = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"traces {paths[0]}{rest}"
 
@@ -159,16 +172,26 @@ def _path(given: Path | None, variable: str) -> Path | None:
     return Path(said) if said else None
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(source: Source) -> None:
     """Rejects options of another source, which would otherwise be ignored."""
+    of_clickhouse = {"--since": source.since, "--window": source.window}
     wrong = [
-        f"--{name.replace('_', '-')}: only with --{source}"
-        for source, names in (
-            ("traces", ("cluster", "cluster_attribute", "min_samples")),
-            ("clickhouse", ("since", "window")),
+        f"{flag}: only with --{name}"
+        for name, chosen, given in (
+            ("traces", source.traces, _of_traces(source)),
+            ("clickhouse", source.clickhouse, of_clickhouse),
         )
-        for name in names
-        if getattr(arguments, name) is not None and not getattr(arguments, source)
+        for flag, value in given.items()
+        if value is not None and not chosen
     ]
     if wrong:
         raise InputError("\n".join(wrong))
+
+
+def _of_traces(source: Source) -> dict[str, str | int | None]:
+    """Returns the options that only --traces has, as streams has them too."""
+    return {
+        "--cluster": source.cluster,
+        "--cluster-attribute": source.cluster_attribute,
+        "--min-samples": source.min_samples,
+    }

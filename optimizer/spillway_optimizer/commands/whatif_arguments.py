@@ -1,37 +1,14 @@
-"""The arguments of what-ifs, and their description in words."""
+"""The options of what-ifs, and their description in words."""
 
-import argparse
 import math
 from collections.abc import Callable
 
+import click
+
+from spillway_optimizer.commands import options
 from spillway_optimizer.sources.whatif import WhatIf
 
 DEMAND, SCALE, CAPACITY = "CLUSTER[:CLASS]=RPS", "[CLUSTER=]FACTOR", "SERVICE[@CLUSTER]=RPS"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of what-ifs."""
-    group = parser.add_argument_group("what if", "each may be given several times")
-
-    def many(flag: str, parse: Callable[[str], object], metavar: str, help: str) -> None:
-        group.add_argument(flag, type=parse, metavar=metavar, help=help, action="append", default=[])
-
-    many("--demand", _demand, DEMAND, "requests that enter there")
-    many("--scale", _scale, SCALE, "demand times so much")
-    many("--capacity", _capacity, CAPACITY, "where it saturates")
-    many("--without", _without, "SERVICE@CLUSTER", "it is not there")
-    many("--drain", str, "CLUSTER", "takes calls only where no other cluster can")
-
-
-def of(arguments: argparse.Namespace) -> WhatIf:
-    """Returns the what-if that the arguments describe."""
-    return WhatIf(
-        tuple(arguments.demand),
-        tuple(arguments.scale),
-        tuple(arguments.capacity),
-        tuple(arguments.without),
-        tuple(arguments.drain),
-    )
 
 
 def words(what_if: WhatIf) -> list[str]:
@@ -60,11 +37,11 @@ def _number(text: str, value: str, above: bool = False, most: float = 1e9) -> fl
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and (number > 0 if above else number >= 0)):
-        raise argparse.ArgumentTypeError(
+        raise click.BadParameter(
             f"{text!r}: {value!r} must be a number {'above' if above else 'of at least'} 0"
         )
     if number > most:
-        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} must be at most {most:g}")
+        raise click.BadParameter(f"{text!r}: {value!r} must be at most {most:g}")
     return number
 
 
@@ -72,7 +49,7 @@ def _split(text: str, form: str) -> tuple[str, str]:
     """Returns the text before the last '=', and the value. Neither may be empty."""
     where, equals, value = text.rpartition("=")
     if not (equals and where and value):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be {form}")
+        raise click.BadParameter(f"{text!r}: must be {form}")
     return where, value
 
 
@@ -80,7 +57,7 @@ def _names(text: str, where: str, mark: str, form: str) -> tuple[str, str | None
     """Returns a name and, if `mark` is present, a second name. Neither may be empty."""
     first, marked, second = where.partition(mark)
     if not first or (marked and not second):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be {form}")
+        raise click.BadParameter(f"{text!r}: must be {form}")
     return first, second or None
 
 
@@ -102,5 +79,20 @@ def _capacity(text: str) -> tuple[str, str | None, float]:
 def _without(text: str) -> tuple[str, str]:
     service, at, cluster = text.partition("@")
     if not (service and at and cluster):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be SERVICE@CLUSTER")
+        raise click.BadParameter(f"{text!r}: must be SERVICE@CLUSTER")
     return service, cluster
+
+
+def _many(flag: str, parse: Callable[[str], object], metavar: str, help: str) -> options.Decorator:
+    return click.option(flag, type=parse, metavar=metavar, help=help, multiple=True)
+
+
+what_if = options.gathered(
+    WhatIf,
+    "what_if",
+    _many("--demand", _demand, DEMAND, "What if: requests that enter there."),
+    _many("--scale", _scale, SCALE, "What if: demand times so much."),
+    _many("--capacity", _capacity, CAPACITY, "What if: where it saturates."),
+    _many("--without", _without, "SERVICE@CLUSTER", "What if: it is not there."),
+    _many("--drain", str, "CLUSTER", "What if: takes calls only where no other cluster can."),
+)

@@ -1,30 +1,27 @@
 """Prints the papers' scenarios: python -m spillway_optimizer.scenarios [NAME ...] [--json]"""
 
-import argparse
 import json
 import sys
 
+import click
+from spillway_runtime import command_line
+
+from spillway_optimizer.commands import options
 from spillway_optimizer.scenarios import ALL
 from spillway_optimizer.scenarios.table import as_text, rows
 
+NAMES = [scenario.name for scenario in ALL]
 
-def main() -> int:
-    names = [scenario.name for scenario in ALL]
-    parser = argparse.ArgumentParser(
-        prog="spillway_optimizer.scenarios", description="The papers' examples under every policy."
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all when none is given"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON array instead of text")
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.names if name not in names]:
-        parser.error(f"NAME: unknown {', '.join(map(repr, unknown))}; known: {', '.join(names)}")
-    chosen = [scenario for scenario in ALL if scenario.name in (arguments.names or names)]
+
+@click.command(epilog=f"NAME is one of {', '.join(NAMES)}.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(NAMES))
+@options.as_json
+def main(names: tuple[str, ...], as_json: bool) -> None:
+    """Prints the papers' examples under every policy, or only those named."""
+    chosen = [scenario for scenario in ALL if scenario.name in (names or NAMES)]
     table = rows(chosen)
-    print(json.dumps(table) if arguments.json else as_text(chosen, table))
-    return 0
+    print(json.dumps(table) if as_json else as_text(chosen, table))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(main, "python -m spillway_optimizer.scenarios"))

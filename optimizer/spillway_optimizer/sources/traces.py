@@ -3,11 +3,11 @@
 streams/ computes the model in its own process, because no box imports another.
 """
 
-import argparse
 import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
 from importlib import util
 from pathlib import Path
 from typing import IO
@@ -20,7 +20,10 @@ from spillway_optimizer.sources.errors import InputError, UnavailableError
 STREAMS = "spillway_streams"
 
 
-def read(arguments: argparse.Namespace, topology: Path, progress: Progress) -> Telemetry:
+Options = Mapping[str, str | int | None]  # option of streams -> value; None: not given
+
+
+def read(files: Sequence[Path], options: Options, topology: Path, progress: Progress) -> Telemetry:
     """Reads traces. Raises UnavailableError if streams is not installed.
 
     Raises InputError with the messages of streams about the files.
@@ -30,16 +33,16 @@ def read(arguments: argparse.Namespace, topology: Path, progress: Progress) -> T
             f"--traces: needs the package spillway-streams in this Python ({sys.executable}); install it, or "
             f"run `python -m {STREAMS} model` where it is and give its output as --model"
         )
-    text = _run(_command(arguments, topology), progress)
-    return model_file.parse(text, "model of " + ", ".join(map(str, arguments.traces)))
+    text = _run(_command(files, options, topology), progress)
+    return model_file.parse(text, "model of " + ", ".join(map(str, files)))
 
 
-def _command(arguments: argparse.Namespace, topology: Path) -> list[str]:
+def _command(files: Sequence[Path], options: Options, topology: Path) -> list[str]:
     command = [sys.executable, "-m", STREAMS, "model", "--topology", str(topology)]
-    for name in ("cluster", "cluster_attribute", "min_samples"):
-        if (value := getattr(arguments, name)) is not None:
-            command += [f"--{name.replace('_', '-')}", str(value)]
-    return [*command, "--traces", *map(str, arguments.traces)]
+    for flag, value in options.items():
+        if value is not None:
+            command += [flag, str(value)]
+    return [*command, "--traces", *map(str, files)]
 
 
 def _run(command: list[str], progress: Progress) -> str:

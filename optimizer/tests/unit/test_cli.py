@@ -1,4 +1,3 @@
-import argparse
 import io
 import json
 import os
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
+import click
 import pytest
 from spillway_optimizer import SolveError
 from spillway_optimizer.__main__ import main
@@ -18,6 +18,7 @@ from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import traces
 from spillway_optimizer.sources.errors import InputError
+from spillway_runtime import command_line
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 
@@ -45,7 +46,7 @@ def test_the_module_is_the_command():
     assert declared["project"]["scripts"] == {"spillway": "spillway_optimizer.__main__:main"}
     command = [sys.executable, "-m", "spillway_optimizer", "explain", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("usage: spillway explain")
+    assert done.returncode == 0 and done.stdout.startswith("Usage: spillway explain")
 
 
 def test_plan_compares_every_policy():
@@ -96,10 +97,14 @@ def test_what_streams_refuses_is_the_error():
 
 def test_every_option_of_traces_reaches_streams():
     """--traces may be repeated. 0 is passed on as a number, which streams rejects."""
-    parser = argparse.ArgumentParser()
-    source_arguments.add_arguments(parser)
+
+    @click.command(cls=command_line.SpreadingCommand)
+    @source_arguments.source
+    def chosen(source: source_arguments.Source) -> list[str]:
+        return traces._command(source.traces, source_arguments._of_traces(source), Path("t.yaml"))
+
     given = "--traces a b --min-samples 0 --traces c --cluster west".split()
-    command = traces._command(parser.parse_args(given), Path("t.yaml"))
+    command = chosen.main(given, standalone_mode=False)
     assert command[command.index("--traces") :] == ["--traces", "a", "b", "c"]
     assert command[command.index("--min-samples") + 1] == "0"
     assert "--cluster-attribute" not in command

@@ -1,9 +1,9 @@
 """What a plan reads from ClickHouse and from the running mesh: windows, boards and rules."""
 
-import argparse
 import re
 import time
 
+import click
 import pytest
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_optimizer.clients import history
@@ -52,7 +52,7 @@ def test_times_are_read_as_utc_or_as_ago():
     )
     assert source_arguments.when("90m", now=10_000.0) == 4600.0
     for text in ("soon", "5", "-3m", "0s", "999999999d", "9" * 400 + "d", "0001-01-01T00:00+14:00"):
-        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(text)):
+        with pytest.raises(click.BadParameter, match=re.escape(text)):
             source_arguments.when(text)
 
 
