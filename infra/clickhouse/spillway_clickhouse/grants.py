@@ -9,7 +9,6 @@ user per role: infra/clickhouse/users.xml.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable
@@ -17,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import click
 import yaml
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 
 ADMIN = "spillway_admin"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -162,21 +162,22 @@ def statements(roles: Iterable[Role]) -> list[str]:
     return made
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="spillway_clickhouse.grants", description=__doc__)
-    parser.add_argument("--file", type=Path, required=True, help="grants.yaml")
-    parser.add_argument("--users", action="store_true", help="a server's configuration file instead of SQL")
-    arguments = parser.parse_args()
+@click.command
+@click.option("--file", type=click.Path(path_type=Path), required=True, help="grants.yaml.")
+@click.option("--users", is_flag=True, help="A server's configuration file (users.d) instead of SQL.")
+def main(file: Path, users: bool) -> int:
+    """Prints the roles of grants.yaml as statements for a server's operator."""
     try:
-        roles = read(arguments.file).values()
+        roles = read(file).values()
     except GrantsError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(exit_codes.FAILED) from None
-    if arguments.users:
+        return exit_codes.FAILED
+    if users:
         print(server_users_xml(roles), end="")
     else:
         print("".join(statement + ";\n" for statement in statements(roles)), end="")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command_line.run(main, "python -m spillway_clickhouse.grants"))

@@ -7,7 +7,6 @@ For replicas and shards the same files are written anew by `variants`.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import logging
 import re
@@ -18,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+import click
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error, NetworkError, ServerException, SocketTimeoutError
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 
 from spillway_clickhouse.config import BOX, MigrateConfig
 from spillway_clickhouse.sql import tokens
@@ -204,20 +204,15 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="spillway_clickhouse.migrate", description=__doc__)
-    parser.add_argument("--ddl", type=Path, required=True, help="folder of NNNN_*.sql files")
-    parser.add_argument(
-        "--variant", choices=VARIANTS, help="default: SPILLWAY_CLICKHOUSE_VARIANT, else single"
-    )
-    parser.add_argument(
-        "--cluster", help="name in the servers' remote_servers; default: SPILLWAY_CLICKHOUSE_CLUSTER"
-    )
-    try:
-        arguments = parser.parse_args()
-    except SystemExit as error:
-        raise SystemExit(exit_codes.USAGE if error.code else 0) from None
-    given = {"clickhouse_variant": arguments.variant, "clickhouse_cluster": arguments.cluster}
+@click.command
+@click.option("--ddl", type=click.Path(path_type=Path), required=True, help="Folder of NNNN_*.sql files.")
+@click.option(
+    "--variant", type=click.Choice(VARIANTS), help="Default: SPILLWAY_CLICKHOUSE_VARIANT, else single."
+)
+@click.option("--cluster", help="Name in the servers' remote_servers. Default: SPILLWAY_CLICKHOUSE_CLUSTER.")
+def main(ddl: Path, variant: str | None, cluster: str | None) -> int:
+    """Applies numbered SQL files in order to the server at SPILLWAY_CLICKHOUSE_URL."""
+    given = {"clickhouse_variant": variant, "clickhouse_cluster": cluster}
     config: MigrateConfig = BOX.load(
         "migrate", **{name: value for name, value in given.items() if value is not None}
     )
@@ -225,13 +220,14 @@ def main() -> None:
     logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)
     try:
         target = config.clickhouse_variant, config.clickhouse_cluster
-        for file in migrate(config.clickhouse_address, arguments.ddl, config.wait_s, *target):
+        for file in migrate(config.clickhouse_address, ddl, config.wait_s, *target):
             print(f"applied {file}", file=sys.stderr)
     except (MigrationError, Error) as error:
         print(f"migration failed: {error}", file=sys.stderr)
-        raise SystemExit(exit_codes.FAILED) from None
+        return exit_codes.FAILED
     print("schema is up to date", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command_line.run(main, "python -m spillway_clickhouse.migrate", wrong_argument=exit_codes.USAGE))

@@ -13,18 +13,18 @@ the sums, too. Other users of the server are left alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 from spillway_runtime.settings import load
 
 from spillway_clickhouse.config import UsersConfig
@@ -126,42 +126,50 @@ def _settings(ask: Ask, user: str) -> set[tuple[str, str]]:
     return {(name, value) for name, value in ask(text)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="spillway_clickhouse.users", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--file", type=Path, required=True, help="grants.yaml")
-    parser.add_argument(
-        "--sums", type=Path, required=True, help="folder: a file per user, the SHA-256 of its password"
-    )
-    parser.add_argument("--apply", action="store_true", help="change the server; otherwise it is only said")
-    parser.add_argument("--set-passwords", action="store_true", help="of users that exist, too")
-    parser.add_argument("--json", action="store_true", help="a list of {user, what} instead of lines")
-    arguments = parser.parse_args()
+_PATH = click.Path(path_type=Path)
+
+
+@click.command
+@click.option("--file", type=_PATH, required=True, help="grants.yaml.")
+@click.option(
+    "--sums",
+    "folder",
+    type=_PATH,
+    required=True,
+    help="Folder: a file per user, the SHA-256 of its password.",
+)
+@click.option("--apply", is_flag=True, help="Change the server; otherwise the changes are only printed.")
+@click.option("--set-passwords", is_flag=True, help="Of users that exist, too.")
+@click.option("--json", "as_json", is_flag=True, help="A list of {user, what} instead of lines.")
+def main(file: Path, folder: Path, apply: bool, set_passwords: bool, as_json: bool) -> int:
+    """Gives a server a user per role of grants.yaml, with its rights and no others.
+
+    SPILLWAY_CLICKHOUSE_URL names the server. Users that exist keep their password, and other users
+    are left alone.
+    """
     try:
-        roles = list(read(arguments.file).values())
-        passwords = sums(arguments.sums, [role.name for role in roles])
+        roles = list(read(file).values())
+        passwords = sums(folder, [role.name for role in roles])
     except GrantsError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(exit_codes.USAGE) from None
+        return exit_codes.USAGE
     config = load(UsersConfig)
     try:
         with Client.from_url(config.clickhouse_address) as client:
-            changes = plan(client.execute, roles, passwords, arguments.set_passwords)
-            if arguments.apply:
+            changes = plan(client.execute, roles, passwords, set_passwords)
+            if apply:
                 for change in changes:
                     client.execute(change.statement)
     except (Error, OSError) as error:
         print(f"SPILLWAY_CLICKHOUSE_URL: {_without_sums(str(error))}", file=sys.stderr)
-        raise SystemExit(exit_codes.FAILED) from None
-    if arguments.json:
-        print(
-            json.dumps([{k: v for k, v in asdict(change).items() if k != "statement"} for change in changes])
-        )
+        return exit_codes.FAILED
+    if as_json:
+        print(json.dumps([{"user": change.user, "what": change.what} for change in changes]))
     else:
         print("".join(f"{change.user}: {change.what}\n" for change in changes), end="")
-    done = "changed" if arguments.apply else "to change; --apply does it"
+    done = "changed" if apply else "to change; --apply does it"
     print(f"{len(changes)} {done}" if changes else "nothing to change", file=sys.stderr)
+    return 0
 
 
 def _without_sums(text: str) -> str:
@@ -170,4 +178,4 @@ def _without_sums(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command_line.run(main, "python -m spillway_clickhouse.users"))
