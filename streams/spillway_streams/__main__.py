@@ -9,21 +9,22 @@
 Jobs run until they are stopped; the other commands run once.
 """
 
-import argparse
 import asyncio
+import functools
 import importlib
 import logging
-import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from spillway_runtime import exit_codes, logs
+import click
+from spillway_runtime import command_line, exit_codes, logs
 from spillway_runtime.status import Status
 
 from spillway_streams import StreamsError
 from spillway_streams.clients.hot import Boards
 from spillway_streams.clients.store import Store
+from spillway_streams.commands import options
 from spillway_streams.jobs import runner
 from spillway_streams.process import allocators, cluster_topics, config, health
 from spillway_streams.process.counters import Counters
@@ -38,47 +39,33 @@ JOBS = {
     "curves": "calls, CPU use -> load, curves, capacities",
     "graph": "calls, edges -> call ratios, network times, demand",
 }
-CLUSTERS = "names, separated by commas: topics for each; default: SPILLWAY_CLUSTERS"
 # These libraries log every reconnect. Status logs once when a server goes away or returns.
 QUIET = dict.fromkeys(("faust", "mode", "clickhouse_driver", "aiohttp.access", "kafka"), logging.ERROR) | {
     "aiokafka": logging.CRITICAL
 }
-# Commands that run once, each with its own arguments.
-TOOLS = {
-    "acls": ("spillway_streams.commands.acls", "infra/kafka/acls.yaml -> the brokers, as an administrator"),
-    "classes": ("spillway_streams.commands.classes", "traffic classes: list, pin, unpin, explain"),
-    "model": (
-        "spillway_streams.commands.model",
-        "recorded traces -> the model that the optimizer plans with",
-    ),
-}
+# Modules of spillway_streams.commands that run once. Each has a Click command, `command`.
+TOOLS = ("acls", "classes", "model")
 
 
-def main() -> int:
-    """Parses the command line and runs the chosen job or tool. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m spillway_streams")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, about in JOBS.items():
-        commands.add_parser(name, help=about)
-    declare = commands.add_parser(
-        "topics", help="create the Kafka topics that are missing, set the others' settings"
-    )
-    declare.add_argument(
-        "--file", type=Path, required=True, help="YAML: topic: {partitions: n, replicas: n, config: {..}}"
-    )
-    declare.add_argument("--clusters", default=os.environ.get("SPILLWAY_CLUSTERS", ""), help=CLUSTERS)
-    for name, (module, about) in TOOLS.items():
-        tool = commands.add_parser(name, help=about)
-        if sys.argv[1:2] == [name]:
-            cli = importlib.import_module(module)
-            cli.add_arguments(tool)
-            return cli.run(parser.parse_args())
-    args = parser.parse_args()
-    logs.start(QUIET)
-    return _declare(args.file, args.clusters) if args.command == "topics" else _run(args.command)
+class _Commands(click.Group):
+    """Imports a tool only when it is asked for, because its libraries take memory."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *TOOLS])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in TOOLS:
+            return importlib.import_module(f"spillway_streams.commands.{cmd_name}").command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands)
+def cli() -> None:
+    """Jobs, which run until they are stopped, and commands that run once."""
 
 
 def _run(job: str) -> NoReturn:
+    logs.start(QUIET)
     allocators.give_back()
     settings = config.BOX.load(job)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
@@ -98,7 +85,23 @@ def _run(job: str) -> NoReturn:
     asyncio.run(runner.run(context, build))
 
 
+for _name, _about in JOBS.items():
+    cli.add_command(
+        click.Command(_name, callback=functools.partial(_run, _name), help=_about, short_help=_about)
+    )
+
+
+@cli.command("topics")
+@click.option(
+    "--file",
+    type=options.path,
+    required=True,
+    help="YAML: topic: {partitions: n, replicas: n, config: {..}}.",
+)
+@options.clusters("topics for each")
 def _declare(file: Path, clusters: str) -> int:
+    """Creates missing Kafka topics, and sets the others' settings."""
+    logs.start(QUIET)
     settings = config.BOX.load("topics")
     try:
         named = cluster_topics.clusters(clusters)
@@ -117,4 +120,4 @@ def _declare(file: Path, clusters: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(cli, "python -m spillway_streams"))

@@ -3,71 +3,64 @@
 Run as `python -m spillway_streams acls`.
 """
 
-import argparse
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 
+import click
 import yaml
 from aiokafka.errors import KafkaError
 from spillway_runtime import exit_codes
 
 from spillway_streams import StreamsError
+from spillway_streams.commands import options
 from spillway_streams.process import cluster_topics, config
 from spillway_streams.topics import acls
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--file", type=Path, required=True, help="YAML: role: {read: [topic], ..., group: name}"
-    )
-    parser.add_argument(
-        "--clusters",
-        default=os.environ.get("SPILLWAY_CLUSTERS", ""),
-        help="names, separated by commas: a collector's user for each; default: SPILLWAY_CLUSTERS",
-    )
-    parser.add_argument(
-        "--principals",
-        type=Path,
-        help="YAML: user: principal, where it is not User:<user>, as of service accounts: {topics: 'User:sa-1a2b3c'}",
-    )
-    parser.add_argument(
-        "--print", action="store_true", help="only says what they are, one in a line; asks no broker"
-    )
-    parser.add_argument(
-        "--plan", action="store_true", help="only says what would be created; changes nothing"
-    )
-    parser.add_argument("--json", action="store_true", help="what was, or would be, created: {created, more}")
+@click.command("acls")
+@click.option(
+    "--file", type=options.path, required=True, help="YAML: role: {read: [topic], ..., group: name}."
+)
+@options.clusters("a collector's user for each")
+@click.option(
+    "--principals",
+    type=options.path,
+    help="YAML: user: principal, where it is not User:<user>, as of service accounts: {topics: 'User:sa-1a2b3c'}.",
+)
+@click.option("--print", "only_print", is_flag=True, help="Only prints them, one in a line; asks no broker.")
+@click.option("--plan", is_flag=True, help="Only prints what would be created; changes nothing.")
+@click.option("--json", "as_json", is_flag=True, help="What was, or would be, created: {created, more}.")
+def command(
+    file: Path, clusters: str, principals: Path | None, only_print: bool, plan: bool, as_json: bool
+) -> int:
+    """Applies infra/kafka/acls.yaml to the brokers.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Returns the exit status.
-
-    0: done. 1: the brokers reject the request or are unreachable. 64: the arguments are invalid.
+    Run it as an administrator. The exit code is 1 if the brokers reject the request or are
+    unreachable, and 64 if the file or a name is wrong.
     """
     try:
-        wanted = acls.read(args.file, cluster_topics.clusters(args.clusters), _principals(args.principals))
+        wanted = acls.read(file, cluster_topics.clusters(clusters), _principals(principals))
     except StreamsError as error:
         print(f"error: {error}", file=sys.stderr)
         return exit_codes.USAGE
-    if args.print:
+    if only_print:
         print("\n".join(map(_line, wanted)))
         return 0
     settings = config.BOX.load("topics")
     try:
-        found = asyncio.run(acls.apply(settings, wanted, change=not args.plan))
+        found = asyncio.run(acls.apply(settings, wanted, change=not plan))
     except (KafkaError, OSError) as error:
         print(f"error: {settings.kafka}: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    if args.json:
+        return exit_codes.FAILED
+    if as_json:
         print(json.dumps({"created": [_line(acl) for acl in found.missing], "more": found.more}))
     else:
         print("".join(f"{_line(acl)}\n" for acl in found.missing), end="")
     for line in found.more:
         print(f"beyond the file, left alone: {line}", file=sys.stderr)
-    created = f"{len(found.missing)} {'to create' if args.plan else 'created'}"
+    created = f"{len(found.missing)} {'to create' if plan else 'created'}"
     print(f"{len(wanted)} entries, {created}", file=sys.stderr)
     return 0
 

@@ -3,67 +3,72 @@
 Run as `python -m spillway_streams classes`.
 """
 
-import argparse
+import functools
 import getpass
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, astuple
+from typing import Any
 
+import click
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 from spillway_contracts import ContractError, traffic_class
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 from spillway_runtime.settings import load
 
 from spillway_streams import StreamsError
 from spillway_streams.classes import findings, pattern, rules, tables
 from spillway_streams.classes.rules import Rule
 from spillway_streams.clients import store
+from spillway_streams.commands import options
 from spillway_streams.process import config
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="action", required=True)
-    lists = commands.add_parser("list", help="classes with the reason for each, and the rules in force")
-    lists.add_argument("--service")
-    pin = commands.add_parser(
-        "pin", help="a rule that no decision of the job overrides; in force a minute later"
-    )
-    unpin = commands.add_parser("unpin", help="ends a pin")
-    for one in (pin, unpin):
-        one.add_argument("template", help="path template; a segment * stands for any one segment")
-        one.add_argument("--service", required=True)
-        one.add_argument("--method", default="", help="default: any")
-        one.add_argument("--reason", required=True)
-        one.add_argument("--by", default=getpass.getuser(), help="who; default: the login name")
-    becomes = pin.add_mutually_exclusive_group(required=True)
-    becomes.add_argument("--becomes", metavar="TEMPLATE", help="the class's template")
-    becomes.add_argument("--keep", action="store_true", help="stays a class of its own")
-    becomes.add_argument("--other", action="store_true", help="goes to /other")
-    explain = commands.add_parser("explain", help="why a request gets its class, and what was found about it")
-    explain.add_argument("class_id", metavar="CLASS", help="'service METHOD /path/template'")
-    for one in (lists, pin, unpin, explain):
-        one.add_argument("--json", action="store_true", help="one JSON value instead of text")
+Answer = tuple[dict, str]  # a JSON object, empty if there is none, and the same as text
 
 
-def run(args: argparse.Namespace) -> int:
-    """Returns the exit status.
+@click.group("classes")
+def command() -> None:
+    """Traffic classes: list, pin, unpin, explain.
 
-    0: done. 1: the store is unreachable, or there is no such rule. 64: the arguments are invalid.
+    The exit code is 1 if the store is unreachable or there is no such rule, and 64 if a class, a
+    template or a setting is wrong.
     """
-    settings = load(config.ClickHouseSettings)
-    url = settings.clickhouse_url
-    try:
-        client = store.connect(settings.clickhouse_address)
-        answer, text = _ACTIONS[args.action](client, args)
-    except (StreamsError, ContractError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return exit_codes.USAGE
-    except (Error, OSError) as error:
-        print(f"error: {url.rpartition('@')[2]}: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(answer) if args.json else text)
-    return 0 if answer else 1
+
+
+def _asking(ask: Callable[..., Answer]) -> Callable[..., int]:
+    """Adds --json, gives the function a client as its first argument, and prints its answer."""
+
+    @options.as_json
+    @functools.wraps(ask)
+    def asking(as_json: bool, **values: Any) -> int:
+        settings = load(config.ClickHouseSettings)
+        try:
+            answer, text = ask(store.connect(settings.clickhouse_address), **values)
+        except (StreamsError, ContractError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return exit_codes.USAGE
+        except (Error, OSError) as error:
+            print(f"error: {settings.clickhouse_url.rpartition('@')[2]}: {error}", file=sys.stderr)
+            return exit_codes.FAILED
+        print(json.dumps(answer) if as_json else text)
+        return 0 if answer else exit_codes.FAILED
+
+    return asking
+
+
+def _of_rule(change: Callable[..., int]) -> Callable[..., int]:
+    """Adds what a pin and its end have in common."""
+    for decorate in (
+        click.option("--by", default=getpass.getuser, help="Who. Default: the login name."),
+        click.option("--reason", required=True),
+        click.option("--method", default="", help="Default: any."),
+        click.option("--service", required=True),
+        click.argument("template"),
+    ):
+        change = decorate(change)
+    return change
 
 
 def _now_ms(client: Client) -> int:
@@ -79,16 +84,18 @@ def _in_force(client: Client, service: str | None) -> list[Rule]:
     return [rule for rule in held if service in (None, rule.service)]
 
 
-def _list(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
-    held = _in_force(client, args.service)
+@command.command("list")
+@click.option("--service")
+@_asking
+def _list(client: Client, service: str | None) -> Answer:
+    """Classes with the reason for each, and the rules in force."""
+    held = _in_force(client, service)
     by_service = rules.by_service(held)
     found = []
     for one in tables.read_findings(client.execute(tables.FINDINGS_SQL)):
-        service, method, template = one.class_.split(" ")
-        rule = rules.match(by_service.get(service, []), method, template)
-        if args.service in (None, service) and (
-            rule is None or not rule.template or rule.becomes == template
-        ):
+        its_service, method, template = one.class_.split(" ")
+        rule = rules.match(by_service.get(its_service, []), method, template)
+        if service in (None, its_service) and (rule is None or not rule.template or rule.becomes == template):
             found.append(one)
     answer = {"classes": [_finding(one) for one in found], "rules": [asdict(rule) for rule in held]}
     lines = [f"{len(found)} classes, {len(held)} rules", ""]
@@ -109,46 +116,63 @@ def _line(rule: Rule) -> str:
     return f"{rule.kind}  {rule.service} {rule.method or '*'} {what}  {rule.author}: {rule.reason}"
 
 
-def _pin(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
-    template = pattern.check(args.template, wildcards=not args.keep)
-    becomes = (
-        pattern.OTHER
-        if args.other
-        else template
-        if args.keep
-        else pattern.check(args.becomes, wildcards=False)
-    )
-    traffic_class.parse(f"{args.service} {args.method or 'GET'} {becomes}")
+@command.command("pin")
+@_of_rule
+@click.option("--becomes", metavar="TEMPLATE", help="The class's template.")
+@click.option("--keep", is_flag=True, help="Stays a class of its own.")
+@click.option("--other", is_flag=True, help="Goes to /other.")
+@command_line.exclusive("becomes", "keep", "other", required=True)
+@_asking
+def _pin(client: Client, becomes: str, keep: bool, other: bool, **of_rule: str) -> Answer:
+    """A rule that no decision of the job overrides; in force a minute later.
+
+    TEMPLATE is a path template. A segment * stands for any one segment.
+    """
+    template = pattern.check(of_rule.pop("template"), wildcards=not keep)
+    if other:
+        becomes = pattern.OTHER
+    else:
+        becomes = template if keep else pattern.check(becomes, wildcards=False)
+    traffic_class.parse(f"{of_rule['service']} {of_rule['method'] or 'GET'} {becomes}")
     if becomes != pattern.OTHER and not pattern.covers(becomes, template):
         raise StreamsError(
             f"--becomes {becomes}: does not match every path of {template}; Envoy routes a class by its one "
             "template, so there must be the same segments, or variables, at each position"
         )
-    return _write(client, args, template, becomes, rules.PINNED)
+    return _write(client, template, becomes, rules.PINNED, **of_rule)
 
 
-def _unpin(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
-    held = [rule for rule in _in_force(client, args.service) if rule.kind == rules.PINNED]
-    if not any((rule.method, rule.template) == (args.method, args.template) for rule in held):
+@command.command("unpin")
+@_of_rule
+@_asking
+def _unpin(client: Client, template: str, service: str, method: str, **why: str) -> Answer:
+    """Ends a pin."""
+    held = [rule for rule in _in_force(client, service) if rule.kind == rules.PINNED]
+    if not any((rule.method, rule.template) == (method, template) for rule in held):
         pins = "\n".join(map(_line, held)) or "none"
-        return {}, f"no such pin of {args.service}; pins:\n{pins}"
-    return _write(client, args, args.template, "", rules.UNPINNED)
+        return {}, f"no such pin of {service}; pins:\n{pins}"
+    return _write(client, template, "", rules.UNPINNED, service, method, **why)
 
 
 def _write(
-    client: Client, args: argparse.Namespace, template: str, becomes: str, kind: str
-) -> tuple[dict, str]:
+    client: Client, template: str, becomes: str, kind: str, service: str, method: str, reason: str, by: str
+) -> Answer:
     now = _now_ms(client)
-    rule = Rule(
-        now, now + rules.DELAY_MS, args.service, args.method, template, becomes, kind, args.by, args.reason
-    )
+    rule = Rule(now, now + rules.DELAY_MS, service, method, template, becomes, kind, by, reason)
     sql = f"INSERT INTO {tables.RULES} ({', '.join(rules.COLUMNS)}) VALUES"
     client.execute(sql, [astuple(rule)])
     return asdict(rule), f"{_line(rule)}\nin force in {rules.DELAY_MS // 1000} s"
 
 
-def _explain(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
-    wanted = traffic_class.parse(args.class_id)
+@command.command("explain")
+@click.argument("class_id", metavar="CLASS")
+@_asking
+def _explain(client: Client, class_id: str) -> Answer:
+    """Why a request gets its class, and what was found about it.
+
+    CLASS is 'service METHOD /path/template'.
+    """
+    wanted = traffic_class.parse(class_id)
     held = _in_force(client, wanted.service)
     rule = rules.match(held, wanted.method, wanted.path_template)
     becomes = rule.becomes if rule else wanted.path_template
@@ -171,6 +195,3 @@ def _explain(client: Client, args: argparse.Namespace) -> tuple[dict, str]:
     lines += [f"made by {_line(one)}" for one in makers if one != rule]
     lines += [f"{name:18}{value}" for name, value in (finding or {"found": "nothing yet"}).items()]
     return answer, "\n".join(lines)
-
-
-_ACTIONS = {"list": _list, "pin": _pin, "unpin": _unpin, "explain": _explain}

@@ -4,16 +4,17 @@ python -m spillway_streams.recorded.send --cluster NAME --endpoint HOST:PORT
     [--rate N] [--ca PEM --cert PEM --key PEM] FILE...
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
+from spillway_runtime import command_line, exit_codes
 
 from spillway_streams.recorded import jaeger
 
@@ -76,38 +77,54 @@ def _export(stub: TraceServiceStub, batch: ExportTraceServiceRequest) -> None:
         return
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m spillway_streams.recorded.send", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Jaeger UI JSON, optionally .gz")
-    parser.add_argument("--cluster", required=True, help="cluster that the traces were recorded in")
-    parser.add_argument("--endpoint", required=True, help="host:port of an OTLP gRPC receiver")
-    parser.add_argument("--rate", type=float, default=20_000, help="spans per second at most (default 20000)")
-    parser.add_argument("--batch", type=int, default=500, help="spans per request at most (default 500)")
-    for name, what in (
-        ("--ca", "authorities of the receiver; with --cert and --key: mutual TLS, without: in clear"),
-        ("--cert", "certificate to show"),
-        ("--key", "its private key"),
-    ):
-        parser.add_argument(name, type=Path, metavar="PEM", help=what)
-    args = parser.parse_args()
-    given = [file for file in (args.ca, args.cert, args.key) if file]
+_PATH = click.Path(path_type=Path)
+
+
+@click.command
+@click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
+@click.option("--cluster", required=True, help="Cluster that the traces were recorded in.")
+@click.option("--endpoint", required=True, help="host:port of an OTLP gRPC receiver.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20_000,
+    show_default=True,
+    help="Spans per second at most.",
+)
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=500, show_default=True, help="Spans per request at most."
+)
+@click.option(
+    "--ca",
+    type=_PATH,
+    metavar="PEM",
+    help="Authorities of the receiver; with --cert and --key: mutual TLS, without: in clear.",
+)
+@click.option("--cert", type=_PATH, metavar="PEM", help="Certificate to show.")
+@click.option("--key", type=_PATH, metavar="PEM", help="Its private key.")
+def main(
+    files: tuple[Path, ...], cluster: str, endpoint: str, rate: float, batch: int, **pem: Path | None
+) -> int:
+    """Sends Jaeger traces to an OTLP gRPC endpoint at a bounded rate.
+
+    FILE is Jaeger UI JSON, .gz allowed. Progress goes to stderr.
+    """
+    given = {name: file for name, file in pem.items() if file}
     if len(given) not in (0, 3):
-        parser.error("--ca, --cert and --key go together; allowed: all three or none")
-    if args.rate <= 0 or args.batch <= 0:
-        parser.error("--rate and --batch must be above 0")
-    tls = Tls(*given) if given else None
+        raise click.UsageError("--ca, --cert and --key go together; allowed: all three or none")
+    tls = Tls(**given) if given else None
     try:
-        traces = jaeger.in_time_order(trace for path in args.files for trace in jaeger.read(path))
+        traces = jaeger.in_time_order(trace for path in files for trace in jaeger.read(path))
         total = sum(len(trace["spans"]) for trace in traces)
-        sent = send(jaeger.batches(traces, args.cluster, args.batch), args.endpoint, args.rate, total, tls)
+        sent = send(jaeger.batches(traces, cluster, batch), endpoint, rate, total, tls)
     except (jaeger.JaegerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return exit_codes.FAILED
     except grpc.RpcError as error:
-        print(f"\nerror: {args.endpoint}: {error.code().name}: {error.details()}", file=sys.stderr)
-        return 1
-    return 0 if sent == total else 1
+        print(f"\nerror: {endpoint}: {error.code().name}: {error.details()}", file=sys.stderr)
+        return exit_codes.FAILED
+    return 0 if sent == total else exit_codes.FAILED
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line.run(main, "python -m spillway_streams.recorded.send"))

@@ -1,8 +1,7 @@
 """The operator's commands about classes: what they reject, without a server."""
 
-import argparse
-
 import pytest
+from spillway_runtime import command_line
 from spillway_streams.commands import classes as cli
 
 PIN = ("pin", "--service", "s", "--reason", "r")
@@ -14,9 +13,7 @@ def run(monkeypatch, capsys):
     monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://nobody@127.0.0.1:1/none")
 
     def _run(*arguments: str) -> tuple[int, str]:
-        parser = argparse.ArgumentParser()
-        cli.add_arguments(parser)
-        return cli.run(parser.parse_args(arguments)), capsys.readouterr().err
+        return command_line.run(cli.command, "classes", arguments), capsys.readouterr().err
 
     return _run
 

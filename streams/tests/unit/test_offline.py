@@ -4,12 +4,12 @@ The data are twelve of the Hotel Reservation traces of the TraceWeaver project (
 reduced to what is read, in data/hotel_reservation.json, and the golden spans in OTLP JSON.
 """
 
-import argparse
 import gzip
 import json
 from pathlib import Path
 
 import pytest
+from spillway_runtime import command_line
 from spillway_streams.commands import model as offline_cli
 from spillway_streams.recorded import offline
 
@@ -24,9 +24,8 @@ def run(capsys):
     """Runs `model ARGUMENTS`. Returns (exit status, document or None, stderr)."""
 
     def _run(*arguments: object) -> tuple[int, dict | None, str]:
-        parser = argparse.ArgumentParser()
-        offline_cli.add_arguments(parser)
-        status = offline_cli.run(parser.parse_args([*map(str, arguments), "--topology", TOPOLOGY]))
+        given = [*map(str, arguments), "--topology", TOPOLOGY]
+        status = command_line.run(offline_cli.command, "model", given)
         told = capsys.readouterr()
         return status, json.loads(told.out) if told.out else None, told.err
 
