@@ -1,28 +1,20 @@
 """The command line `python -m spillway_lab COMMAND`.
 
-Each command is a module of spillway_lab.commands that defines HELP, add_arguments(parser) and
-run(arguments), which returns the exit code.
+Each command is a module of spillway_lab.commands.
 """
 
-import argparse
 import logging
 import signal
 import sys
 
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 
-from spillway_lab.commands import COMMANDS
+from spillway_lab.commands import cli
 from spillway_lab.scenario.errors import InvalidInput, LabError
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="spillway_lab", description="The lab: emulated clusters and load.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module in COMMANDS.items():
-        sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
-    arguments = parser.parse_args(argv)
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Errors are printed to stderr."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -31,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     # Handle SIGTERM like an interrupt, so that the context managers stop what the command started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return arguments.run(arguments)
+        return command_line.run(cli, "spillway_lab", arguments)
     except KeyboardInterrupt:
         print("spillway_lab: interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED

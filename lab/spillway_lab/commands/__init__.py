@@ -1,15 +1,10 @@
-"""The commands of `python -m spillway_lab`, by name."""
+"""The commands of `python -m spillway_lab`. Each module has one, `command`."""
+
+import click
 
 from spillway_lab.commands import accuracy, certificates, demo, load, render, replay, sql, stack, wan
 
-COMMANDS = {
-    "accuracy": accuracy,
-    "demo": demo,
-    "replay": replay,
-    "sql": sql,
-    "stack": stack,
-    "render": render,
-    "certificates": certificates,
-    "wan": wan,
-    "load": load,
-}
+_MODULES = (accuracy, demo, replay, sql, stack, render, certificates, wan, load)
+cli = click.Group(
+    help="The lab: emulated clusters and load.", commands=[module.command for module in _MODULES]
+)

@@ -1,9 +1,12 @@
 """The command `render`: writes the run folder of a scenario."""
 
-import argparse
 import json
 from pathlib import Path
+from typing import Any
 
+import click
+
+from spillway_lab.commands import options
 from spillway_lab.keys import signing
 from spillway_lab.keys.keystore import Keystore
 from spillway_lab.render import files, pods, templates
@@ -11,49 +14,51 @@ from spillway_lab.render.render import Surroundings, identities, render
 from spillway_lab.scenario import scenario
 from spillway_lab.stack.settings import RenderSettings, read
 
-HELP = "writes a scenario's files: topology, endpoints, Envoys, NATS, WAN, certificates, signing key, supervisor's processes"
-
 NETWORKS = {"local": pods.LOCAL, "compose": pods.COMPOSE}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scenario", type=Path, required=True)
-    parser.add_argument("--port-base", type=int, required=True, help="first port of the lab; the rest follow")
-    parser.add_argument("--out", type=Path, required=True, help="run folder")
-    parser.add_argument("--tls", type=Path, help="folder of the certificates; default: tls in the run folder")
-    parser.add_argument(
-        "--xds",
-        help="host:port of each cluster's relays, joined by +; clusters comma-separated, in the scenario's order",
-    )
-    parser.add_argument("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise")
-    parser.add_argument("--toxiproxy", help="host:port of Toxiproxy's HTTP API")
-    parser.add_argument("--infra", type=Path, help="folder of the templates: envoy/ and nats/")
-    parser.add_argument("--filter-wasm", type=Path, help="the telemetry filter that Envoy loads")
-    parser.add_argument(
-        "--network",
-        choices=NETWORKS,
-        default="local",
-        help="addresses: all on this machine, or docker-compose.yml's",
-    )
-    parser.add_argument("--json", action="store_true", help="prints what was rendered as one JSON object")
+@click.command("render")
+@options.scenario
+@options.port_base
+@click.option("--out", type=options.path, required=True, help="Run folder.")
+@click.option("--tls", type=options.path, help="Folder of the certificates. Default: tls in the run folder.")
+@click.option(
+    "--xds",
+    help="host:port of each cluster's relays, joined by +; clusters comma-separated, in the scenario's order.",
+)
+@click.option("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise.")
+@click.option("--toxiproxy", help="host:port of Toxiproxy's HTTP API.")
+@click.option("--infra", type=options.path, help="Folder of the templates: envoy/ and nats/.")
+@click.option("--filter-wasm", type=options.path, help="The telemetry filter that Envoy loads.")
+@click.option(
+    "--network",
+    type=click.Choice(list(NETWORKS)),
+    default="local",
+    show_default=True,
+    help="Addresses: all on this machine, or docker-compose.yml's.",
+)
+@options.as_json
+def command(
+    file: Path, port_base: int, out: Path, tls: Path | None, network: str, as_json: bool, **given: Any
+) -> None:
+    """Writes a scenario's files.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    given = {name: getattr(arguments, name) for name in ("xds", "otlp", "toxiproxy", "infra", "filter_wasm")}
+    They are topology, endpoints, Envoys, NATS, WAN, certificates, signing key, and the supervisor's
+    processes.
+    """
     settings = read(RenderSettings, **given)
-    loaded = scenario.load(arguments.scenario)
-    around = surroundings(settings, arguments.out, arguments.tls, NETWORKS[arguments.network])
-    rendered = render(loaded, arguments.port_base, around)
-    Keystore(around.tls_folder()).issue(identities(loaded, arguments.port_base, around))
+    loaded = scenario.load(file)
+    around = surroundings(settings, out, tls, NETWORKS[network])
+    rendered = render(loaded, port_base, around)
+    Keystore(around.tls_folder()).issue(identities(loaded, port_base, around))
     signing.issue(around.tls_folder(signing.OWNER), around.out / signing.PUBLIC_KEYS)
     written = files.write(around.out, rendered)
-    layout = pods.plan(loaded, arguments.port_base)
-    if arguments.json:
+    layout = pods.plan(loaded, port_base)
+    if as_json:
         print(json.dumps(_described(loaded, layout, around.out, written)))
     else:
         for path in written:
             print(path)
-    return 0
 
 
 def surroundings(

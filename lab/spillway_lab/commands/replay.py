@@ -3,25 +3,22 @@
 It then shows what the solver would do with the models that were learned from them.
 """
 
-import argparse
 from pathlib import Path
 
+import click
+
+from spillway_lab.commands import options
 from spillway_lab.experiments import replay
 
-HELP = "sends Jaeger traces through the collector and prints classes, call ratios, curves and a dry run"
 
+@click.command("replay")
+@click.argument("traces", type=options.path, nargs=-1, required=True, metavar="FILE...")
+@click.option("--setting", type=options.path, required=True, help="Clusters and demand to plan for (YAML).")
+@options.run_folder("replay")
+def command(traces: tuple[Path, ...], setting: Path, name: str) -> None:
+    """Sends Jaeger traces through the collector.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "traces", type=Path, nargs="+", metavar="FILE", help="Jaeger UI JSON, .gz allowed; one per load"
-    )
-    parser.add_argument("--setting", type=Path, required=True, help="clusters and demand to plan for (YAML)")
-    parser.add_argument(
-        "--name", default="replay", help="run folder below .spillway/run; copies need names of their own"
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    setting = replay.load_setting(arguments.setting)
-    replay.run(setting, replay.recordings(arguments.traces), arguments.name)
-    return 0
+    It prints classes, call ratios, curves and a dry run. FILE is Jaeger UI JSON, .gz allowed. There
+    is one file per load.
+    """
+    replay.run(replay.load_setting(setting), replay.recordings(list(traces)), name)

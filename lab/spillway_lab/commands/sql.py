@@ -1,9 +1,10 @@
 """The command `sql`: runs a query of docs/sql against the ClickHouse at SPILLWAY_CLICKHOUSE_URL."""
 
-import argparse
 import os
 import time
+from collections.abc import Sequence
 
+import click
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
 
@@ -13,37 +14,34 @@ from spillway_lab.stack.stack import ROOT
 
 FOLDER = ROOT / "docs" / "sql"
 URL = "SPILLWAY_CLICKHOUSE_URL"
-HELP = "asks a question of docs/sql; without a name, lists them"
 _LAST_S = 3600
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", nargs="?", help="file in docs/sql, without .sql")
-    parser.add_argument(
-        "--param",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="times are UTC, or Unix seconds; start and end are the last hour's by default",
-    )
-    parser.add_argument(
-        "--about", action="store_true", help="what it asks, its columns and parameters, then ends"
-    )
+@click.command("sql")
+@click.argument("name", metavar="[QUESTION]", required=False)
+@click.option(
+    "--param",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Times are UTC, or Unix seconds; start and end are the last hour's by default.",
+)
+@click.option("--about", is_flag=True, help="What it asks, its columns and parameters, then ends.")
+def command(name: str | None, param: tuple[str, ...], about: bool) -> None:
+    """Asks a question of docs/sql. Without a name, lists them.
 
-
-def run(arguments: argparse.Namespace) -> int:
+    QUESTION is a file in docs/sql, without .sql.
+    """
     known = questions.read_all(FOLDER)
-    if arguments.question is None:
+    if name is None:
         print(tables.text(["question", "asks"], [(name, one.title) for name, one in known.items()]))
-        return 0
-    if arguments.question not in known:
-        raise InvalidInput([f"question {arguments.question!r}: unknown; there are: {', '.join(known)}"])
-    if arguments.about:
-        print(known[arguments.question].about)
-        return 0
-    question = known[arguments.question]
-    print(_answer(question, _last_hour(question, time.time()) | _values(arguments.param)))
-    return 0
+        return
+    if name not in known:
+        raise InvalidInput([f"question {name!r}: unknown; there are: {', '.join(known)}"])
+    question = known[name]
+    if about:
+        print(question.about)
+    else:
+        print(_answer(question, _last_hour(question, time.time()) | _values(param)))
 
 
 def _last_hour(question: questions.Question, now: float) -> dict[str, str]:
@@ -52,7 +50,7 @@ def _last_hour(question: questions.Question, now: float) -> dict[str, str]:
     return {name: value for name, value in hour.items() if name in question.parameters}
 
 
-def _values(given: list[str]) -> dict[str, str]:
+def _values(given: Sequence[str]) -> dict[str, str]:
     if wrong := [text for text in given if "=" not in text]:
         raise InvalidInput([f"--param {text}: must be NAME=VALUE" for text in wrong])
     return dict(text.split("=", 1) for text in given)

@@ -1,29 +1,29 @@
 """The command `wan`: keeps Toxiproxy's proxies and delays as the plan describes them."""
 
-import argparse
 import logging
 from pathlib import Path
 
+import click
 from spillway_runtime import logs
 
+from spillway_lab.commands import options
 from spillway_lab.stack.settings import WanSettings, read
 from spillway_lab.stack.wan import Wan, load_plan
 from spillway_lab.stack.wan_keeper import Keeper, serve
 
-HELP = "keeps the delays between clusters in Toxiproxy, over its restarts"
 
+@click.command("wan")
+@click.option("--plan", type=options.path, required=True, help="wan.json of a run folder.")
+@click.option("--toxiproxy", required=True, help="host:port of Toxiproxy's HTTP API.")
+@click.option("--once", is_flag=True, help="Applies the plan and ends.")
+def command(plan: Path, toxiproxy: str, once: bool) -> None:
+    """Keeps the delays between clusters in Toxiproxy.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--plan", type=Path, required=True, help="wan.json of a run folder")
-    parser.add_argument("--toxiproxy", required=True, help="host:port of Toxiproxy's HTTP API")
-    parser.add_argument("--once", action="store_true", help="applies the plan and ends")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    wan = Wan(arguments.toxiproxy, load_plan(arguments.plan))
-    if arguments.once:
+    It sets them again when Toxiproxy has restarted.
+    """
+    wan = Wan(toxiproxy, load_plan(plan))
+    if once:
         print(f"{wan.apply()} changes")
-        return 0
-    logs.start({"httpx": logging.WARNING})  # it logs every request
-    serve(Keeper(wan), read(WanSettings).health_listen)
-    return 0
+    else:
+        logs.start({"httpx": logging.WARNING})  # it logs every request
+        serve(Keeper(wan), read(WanSettings).health_listen)

@@ -1,0 +1,26 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+path = click.Path(path_type=Path)
+scenario = click.option("--scenario", "file", type=path, required=True, help="The scenario (YAML).")
+port_base = click.option(
+    "--port-base", type=int, required=True, help="First port of the lab; the rest follow."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Prints one JSON object.")
+
+
+def run_folder(default: str) -> Decorator:
+    """The option --name with this default."""
+    return click.option(
+        "--name",
+        default=default,
+        show_default=True,
+        help="Run folder below .spillway/run; copies need names of their own.",
+    )
