@@ -31,6 +31,9 @@ def run(
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
+        # Click does not name the known commands. Its errors about options are subclasses.
+        if type(error) is click.UsageError and error.ctx and isinstance(error.ctx.command, click.Group):
+            error.message += f" Known: {', '.join(error.ctx.command.list_commands(error.ctx))}."
         error.show()
         return wrong_argument
 

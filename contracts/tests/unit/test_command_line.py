@@ -34,6 +34,12 @@ def test_what_a_command_returns_is_the_exit_code(capsys):
     assert "Usage: p " in told.out and "'--code': 'x' is not a valid integer" in told.err
 
 
+def test_an_unknown_command_is_answered_with_those_that_are_known(capsys):
+    group = click.Group(commands={"pin": pin, "list": command})
+    assert command_line.run(group, "p", ["unpin"]) == 2
+    assert "No such command 'unpin'. Known: list, pin.\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, EOFError, BrokenPipeError])
 def test_errors_of_a_command_pass(error):
     """Click's own main would end the program instead, with a code and a text of its own."""
