@@ -15,7 +15,7 @@ _WORD = r"pass(?:word|wd|phrase)?|secret(?:_?key)?|api_?key|access_?key|auth_?to
 # A value that is taken from elsewhere or is a placeholder: variables, templates, paths, calls,
 # attributes, types. In YAML also the name of a Secret, spillway-….
 _ELSEWHERE = r"\$|\{|<|@|%|/|\.\.\.|…|file:|env:"
-_TEST_FOLDERS = ("tests", "testing", "benchmarks", "testdata", "golden")
+_TEST_FOLDERS = ("tests", "featuretests", "testing", "benchmarks", "testdata", "golden")
 
 
 @dataclass(frozen=True)
