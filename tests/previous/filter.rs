@@ -1,4 +1,4 @@
-//! One export request of a filter: a server span and the client span of the call that it made.
+//! Writes one export request of a filter: a server span, and the client span of a call from it.
 use std::io::Write;
 
 use spillway_filter_core::headers::TraceHeaders;
@@ -62,7 +62,7 @@ fn main() {
     let config = Config::parse(br#"{"direction": "inbound", "cluster": "west", "service": "shop"}"#).unwrap();
     let server =
         span(Direction::Inbound, TRACEPARENT, "shop GET /items/{id}", START_NS, START_NS + 60_000_000);
-    // The server span's own id, its field 2, is the client span's parent.
+    // The id of the server span (field 2) is the parent of the client span.
     let id: String = server[20..28].iter().map(|byte| format!("{byte:02x}")).collect();
     let parent = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{id}-01");
     let (begin, end) = (START_NS + 10_000_000, START_NS + 50_000_000);

@@ -1,12 +1,14 @@
-//! One function per reader of strangers' bytes. Each takes any bytes, and panics where a property is broken that
-//! must hold for all of them; that the reader itself does not panic is the least of these.
+//! Fuzz targets, one function per parser of input from outside.
+//!
+//! Each function takes any bytes, and panics if a property is broken that must hold for all input.
+//! The weakest of these properties is that the parser itself does not panic.
 
 mod payloads;
 mod texts;
 
 use spillway_fuzzing::Target;
 
-/// Every target by its name, which is also its folder of seeds.
+/// All targets by name. The name of a target is also the folder of its seeds.
 pub const TARGETS: [(&str, Target); 7] = [
     ("request", payloads::request),
     ("attributes", payloads::attributes),

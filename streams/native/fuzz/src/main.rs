@@ -1,4 +1,5 @@
-//! libFuzzer around one target, which `SPILLWAY_FUZZ_TARGET` names. `tools/fuzzing/run` builds and starts it.
+//! Runs libFuzzer on the target that `SPILLWAY_FUZZ_TARGET` names. `tools/fuzzing/run` builds and
+//! starts it.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Whole messages.
+//! Fuzz targets of whole messages.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -28,7 +28,7 @@ fn decode(payload: &[u8], decoder: &mut Decoder, names: &mut Names) -> (Read, Ve
     (read, spans)
 }
 
-/// What everything behind the decoder relies on.
+/// Checks the properties of a decoded span that all later stages rely on.
 fn check(span: &Span, names: &Names) {
     assert!(span.trace_id != 0 && span.span_id != 0);
     assert!((0..=LONGEST_US).contains(&span.duration_us) && span.started_us <= NOW_US + 60_000_000);
@@ -43,18 +43,20 @@ fn check(span: &Span, names: &Names) {
         let class = format!("{service} {} {}", names.text(span.method), names.text(span.template));
         assert!(is_class_id(&class), "{class}");
     }
-    let told = [
+    let texts = [
         span.name,
         span.source_cluster,
         span.source_service,
         span.destination_cluster,
         span.destination_service,
     ];
-    assert!(told.iter().all(|sym| names.text(*sym).len() <= 253));
+    assert!(texts.iter().all(|sym| names.text(*sym).len() <= 253));
 }
 
-/// What the published types take as a request is one; every span is told or set aside, and what is set aside can be
-/// read again.
+/// Every message that the published types decode as a request is accepted.
+///
+/// Each of its spans is decoded or rejected. A rejected part is a request again, and is rejected
+/// for the same reason.
 pub fn request(data: &[u8]) {
     let (read, spans) = decode(data, &mut Decoder::default(), &mut Names::default());
     let theirs = ExportTraceServiceRequest::decode(data);
@@ -69,13 +71,15 @@ pub fn request(data: &[u8]) {
     }
     let Ok(theirs) = theirs else { return };
     let scopes = theirs.resource_spans.iter().flat_map(|one| &one.scope_spans);
-    let told: usize = scopes.map(|scope| scope.spans.len()).sum();
+    let sent: usize = scopes.map(|scope| scope.spans.len()).sum();
     let kept = |one: &&Rejected| !one.reason.starts_with("server span without");
     let refused: u64 = rejected.iter().filter(kept).map(|one| one.spans).sum();
-    assert_eq!(told as u64, spans.len() as u64 + refused);
+    assert_eq!(sent as u64, spans.len() as u64 + refused);
 }
 
-/// A span with one attribute after the other: a byte for the key, one for the type, one for the length of what follows.
+/// Decodes a span whose attributes are made from the input.
+///
+/// Each attribute is a byte for the key, one for the type, one for the length, and the value.
 pub fn attributes(data: &[u8]) {
     let (mut said, mut rest) = (Vec::new(), data);
     while let [key, kind, length, after @ ..] = rest {
@@ -121,25 +125,31 @@ fn export(span: Wire) -> ExportTraceServiceRequest {
     }
 }
 
-/// What a decoder remembers changes nothing: after any other payload, and after strings were forgotten, a payload
-/// reads as it does to a decoder that is new. The first two bytes are the first payload's length.
+/// The state of a decoder does not affect its result.
+///
+/// After any other payload, and after strings were forgotten, a payload decodes as in a new
+/// decoder. The first two bytes are the first payload's length.
 pub fn caches(data: &[u8]) {
     let [high, low, both @ ..] = data else { return };
     let (first, second) = both.split_at(both.len().min(usize::from(*high) << 8 | usize::from(*low)));
     let (mut decoder, mut names) = Default::default();
     let (_, mut held) = decode(first, &mut decoder, &mut names);
-    let warm = told(second, &mut decoder, &mut names);
+    let warm = decode_texts(second, &mut decoder, &mut names);
     names.compact(held.iter_mut().flat_map(|span| span.syms_mut()));
-    let compacted = told(second, &mut decoder, &mut names);
-    let cold = told(second, &mut Decoder::default(), &mut Names::default());
+    let compacted = decode_texts(second, &mut decoder, &mut names);
+    let cold = decode_texts(second, &mut Decoder::default(), &mut Names::default());
     assert!(warm == cold && compacted == cold);
     for span in &held {
         check(span, &names);
     }
 }
 
-/// Spans with their strings, and the rejected.
-fn told(payload: &[u8], decoder: &mut Decoder, names: &mut Names) -> (Read, Vec<(Span, Vec<String>)>) {
+/// Decodes a payload. Returns the spans with their strings, and the rejected parts.
+fn decode_texts(
+    payload: &[u8],
+    decoder: &mut Decoder,
+    names: &mut Names,
+) -> (Read, Vec<(Span, Vec<String>)>) {
     let (read, spans) = decode(payload, decoder, names);
     let with_texts = |mut span: Span| {
         let texts = span.syms_mut().into_iter().map(|sym| names.text(std::mem::take(sym)).to_string());

@@ -1,10 +1,10 @@
-//! Paths, routes, class ids and tracestates of strangers.
+//! Fuzz targets of paths, routes, class ids and tracestates from outside.
 
 use spillway_spans::classes::class_id::is_class_id;
 use spillway_spans::classes::template::{self, MAX_VARIABLES, OTHER, is_identifier};
 use spillway_spans::decode::sampling;
 
-/// A template is part of a valid class id, and a pattern that Envoy takes.
+/// Checks that a template is part of a valid class id, and a pattern that Envoy accepts.
 fn check(template: &str) {
     assert!(is_class_id(&format!("svc GET {template}")), "{template:?}");
     let variables = template.split('/').filter(|segment| segment.starts_with('{'));
@@ -14,11 +14,11 @@ fn check(template: &str) {
     let literal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()+,;:@".contains(&byte);
     let plain = |segment: &str| segment.starts_with('{') || segment.bytes().all(literal);
     assert!(template.split('/').all(plain), "{template:?}");
-    // A raw path's `items:find` would be a route's variable.
+    // In a route, the segment `items:find` of a raw path would be a variable.
     assert!(template.contains(':') || template::route_template(template) == template, "{template:?}");
 }
 
-/// No identifier is left in a path's template.
+/// The template of a path contains no identifier.
 pub fn path_template(data: &[u8]) {
     let mut out = Vec::new();
     template::put_path(data, &mut out);
@@ -28,7 +28,7 @@ pub fn path_template(data: &[u8]) {
     assert!(template == OTHER || literals.into_iter().all(|segment| !is_identifier(segment.as_bytes())));
 }
 
-/// A route's literals stay, its variables are renamed.
+/// The template of a route keeps its literals and has renamed variables.
 pub fn route_template(data: &[u8]) {
     let mut out = Vec::new();
     template::put_route(data, &mut out);
@@ -36,7 +36,7 @@ pub fn route_template(data: &[u8]) {
     check(&template);
 }
 
-/// What is accepted has three parts.
+/// An accepted class id has three parts.
 pub fn class_id(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if is_class_id(text) {
@@ -47,7 +47,8 @@ pub fn class_id(data: &[u8]) {
     }
 }
 
-/// A count is at least one and has a bound; what a probability is written as is read again.
+/// An adjusted count is at least one and at most `MAX_COUNT`. A probability that is written as a
+/// tracestate reads back as the same count.
 pub fn tracestate(data: &[u8]) {
     if let Some(count) = sampling::adjusted_count(data) {
         assert!((1.0..=sampling::MAX_COUNT).contains(&count), "{count}");
