@@ -69,7 +69,7 @@ impl Config {
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(json).map_err(|error| format!("not JSON: {error}"))?;
         let Value::Object(map) = value else {
-            return Err(format!("expected a JSON object with the keys {}", KEYS.join(", ")));
+            return Err(format!("must be a JSON object with the keys {}", KEYS.join(", ")));
         };
         let mut keys = Keys { map, errors: Vec::new() };
         keys.refuse_unknown();
@@ -103,7 +103,7 @@ struct Keys {
 impl Keys {
     fn refuse_unknown(&mut self) {
         for key in self.map.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-            self.errors.push(format!("{key}: unknown key, allowed are {}", KEYS.join(", ")));
+            self.errors.push(format!("{key}: unknown key; keys: {}", KEYS.join(", ")));
         }
     }
 
@@ -114,7 +114,7 @@ impl Keys {
         ] {
             if queue < batch {
                 self.errors.push(format!(
-                    "max_queue_{kind}: {queue} is less than max_batch_{kind} ({batch}), a batch would never fill"
+                    "max_queue_{kind}: {queue}; must be at least max_batch_{kind}, which is {batch}"
                 ));
             }
         }
@@ -125,10 +125,10 @@ impl Keys {
             Some((_, Some(VALUE_DIRECTION_INBOUND))) => return Direction::Inbound,
             Some((_, Some(VALUE_DIRECTION_OUTBOUND))) => return Direction::Outbound,
             Some((value, _)) => self.errors.push(format!(
-                "direction: {value} is not allowed, expected {VALUE_DIRECTION_INBOUND:?} or {VALUE_DIRECTION_OUTBOUND:?}"
+                "direction: {value}; must be {VALUE_DIRECTION_INBOUND:?} or {VALUE_DIRECTION_OUTBOUND:?}"
             )),
             None => self.errors.push(format!(
-                "direction: missing, expected {VALUE_DIRECTION_INBOUND:?} or {VALUE_DIRECTION_OUTBOUND:?}"
+                "direction: missing; must be {VALUE_DIRECTION_INBOUND:?} or {VALUE_DIRECTION_OUTBOUND:?}"
             )),
         }
         Direction::Inbound
@@ -142,10 +142,10 @@ impl Keys {
         match (self.map.get("edge"), self.inbound()) {
             (Some(Value::Bool(edge)), true) => return *edge,
             (None, false) => {}
-            (_, false) => self.errors.push("edge: only allowed with direction \"inbound\"".to_string()),
-            (Some(value), true) => self.errors.push(format!("edge: {value} is not allowed, expected true or false")),
+            (_, false) => self.errors.push("edge: must be absent unless direction is \"inbound\"".to_string()),
+            (Some(value), true) => self.errors.push(format!("edge: {value}; must be true or false")),
             (None, true) => self.errors.push(
-                "edge: missing, expected true where users call this service, false where only proxies of the mesh do"
+                "edge: missing; must be true if users call this service, false if only proxies of the mesh call it"
                     .to_string(),
             ),
         }
@@ -157,7 +157,7 @@ impl Keys {
         let pattern = value.as_str().and_then(Pattern::parse).filter(|_| self.inbound());
         if pattern.is_none() {
             self.errors.push(format!(
-                "peer_identity: {value} is not allowed, expected, with direction \"inbound\", a pattern such as \
+                "peer_identity: {value}; must be absent unless direction is \"inbound\", and a pattern such as \
                  \"spiffe://spillway.local/cluster/{{cluster}}/service/{{service}}\""
             ));
         }
@@ -171,10 +171,10 @@ impl Keys {
     fn name(&mut self, key: &str, default: Option<&str>) -> String {
         match (self.map.get(key), default) {
             (None, Some(default)) => return default.to_string(),
-            (None, None) => self.errors.push(format!("{key}: missing, it has no default")),
+            (None, None) => self.errors.push(format!("{key}: missing; it has no default")),
             (Some(Value::String(name)), _) if is_name(name) => return name.clone(),
             (Some(value), _) => self.errors.push(format!(
-                "{key}: {value} is not allowed, expected letters, digits, '.', '_', '-', starting with a letter or digit"
+                "{key}: {value}; must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
             )),
         }
         String::new()
@@ -189,8 +189,8 @@ impl Keys {
         let name = self.name("collector_cluster", Some("spillway-collector"));
         if !name.is_empty() && is_ascii_message(name.as_bytes()) {
             self.errors.push(format!(
-                "collector_cluster: {name:?} is not allowed, Envoy reads it as an encoded message; expected another name, \
-                 such as \"spillway-collector\""
+                "collector_cluster: {name:?}; must be another name, such as \"spillway-collector\": Envoy reads this one \
+                 as an encoded message"
             ));
         }
         name
@@ -202,7 +202,7 @@ impl Keys {
             Some(value) => match value.as_u64() {
                 Some(number) if allowed.contains(&number) => return number,
                 _ => self.errors.push(format!(
-                    "{key}: {value} is not allowed, expected a whole number from {} to {}",
+                    "{key}: {value}; must be a whole number from {} to {}",
                     allowed.start(),
                     allowed.end()
                 )),
@@ -216,9 +216,9 @@ impl Keys {
             None => return default,
             Some(value) => match value.as_f64() {
                 Some(ratio) if ratio == 0.0 || (LEAST_RATIO..=1.0).contains(&ratio) => return ratio,
-                _ => self.errors.push(format!(
-                    "{key}: {value} is not allowed, expected 0 or a number from {LEAST_RATIO:e} to 1"
-                )),
+                _ => self
+                    .errors
+                    .push(format!("{key}: {value}; must be 0 or a number from {LEAST_RATIO:e} to 1")),
             },
         }
         default

@@ -229,8 +229,8 @@ fn instance(host: &impl Host) -> Result<String, String> {
     let id = host.property(&["xds", "node", "id"]).and_then(|id| String::from_utf8(id).ok());
     match id.filter(|id| !id.is_empty()) {
         Some(id) if id.len() <= INSTANCE_MAX => Ok(id),
-        Some(id) => Err(format!("node.id: {} bytes are too many, at most {INSTANCE_MAX}", id.len())),
-        None => Err("node.id: missing in the proxy's bootstrap, it has no default".to_string()),
+        Some(id) => Err(format!("node.id: {} bytes; must be at most {INSTANCE_MAX}", id.len())),
+        None => Err("node.id: missing in the proxy's bootstrap; it has no default".to_string()),
     }
 }
 
@@ -241,7 +241,7 @@ fn ids(host: &impl Host) -> Ids {
     if host.random(&mut seed) {
         return Ids::from_entropy(seed);
     }
-    host.log(LogLevel::Warn, "spillway filter: no entropy from the proxy: ids are seeded from the clocks");
+    host.log(LogLevel::Warn, "spillway filter: the proxy gives no entropy; ids are seeded from the clocks");
     let address = seed.as_ptr() as u64;
     Ids::from_weak_seed(host.wall_ns() ^ host.mono_ns().rotate_left(32) ^ address)
 }

@@ -98,7 +98,7 @@ def test_rejected_spans_are_dropped_spans(away) -> None:
 
 def test_bad_configuration_keeps_envoy_from_starting(away) -> None:
     """An unknown key and a missing identity are named in the log, and Envoy does not start."""
-    with pytest.raises(RuntimeError, match='colour: unknown key.*service: "" is not allowed'):
+    with pytest.raises(RuntimeError, match='colour: unknown key.*service: ""; must be letters'):
         away({"service": "", "colour": "red"})
 
 
