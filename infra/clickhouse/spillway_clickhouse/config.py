@@ -50,7 +50,7 @@ class ServerConfig(Settings):
             if roles is None:
                 raise ValueError("set without SPILLWAY_CLICKHOUSE_GRANTS")
             if unknown := set(_accounts(value)) - set(_roles(roles)):
-                raise ValueError(f"{value}: {min(unknown)}: no role of {roles}")
+                raise ValueError(f"{value}: {min(unknown)}: must be a role of {roles}")
         return value
 
     @property
@@ -108,7 +108,7 @@ class MigrateConfig(ClickHouseWire, Settings):
     def _cluster_of_a_variant(self) -> MigrateConfig:
         if bool(self.clickhouse_cluster) != (self.clickhouse_variant in CLUSTERED):
             raise ValueError(
-                "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant replicated or distributed, and these with it"
+                "SPILLWAY_CLICKHOUSE_CLUSTER: must be set with variant replicated or distributed, and only with these"
             )
         return self
 

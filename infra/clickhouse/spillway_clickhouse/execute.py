@@ -109,7 +109,7 @@ def _receive(channel: Channel, header: Block, running: Insert) -> None:
         try:
             # Otherwise the engine would fill columns that it does not find by name with defaults.
             if sorted(block.names) != sorted(header.names):
-                text = f"block has columns {', '.join(block.names)}, wanted: {', '.join(header.names)}"
+                text = f"block has columns {', '.join(block.names)}; must be {', '.join(header.names)}"
                 raise EngineError(NO_SUCH_COLUMN, f"DB::Exception: {text}")
             if block.rows:
                 running.append(block.encode())

@@ -145,7 +145,7 @@ def _parse_composite(name: str, arguments: list[str], text: str) -> Layout:
         return Layout("low", parts=inner.parts if inner.kind == "nullable" else (inner,))
     if name == "SimpleAggregateFunction":
         return parse_type(arguments[1])
-    raise UnsupportedType(f"columns of type {text} do not pass this server")
+    raise UnsupportedType(f"columns of type {text} are not supported by this server")
 
 
 def _split(text: str) -> list[str]:

@@ -65,7 +65,7 @@ def _skip_client_info(reader: Reader) -> None:
     reader.string(), reader.string(), reader.string()  # initial user, query id, address
     reader.skip(8)  # initial query's start time
     if (interface := reader.byte()) != 1:
-        raise WireError(f"client interface {interface}, allowed is 1 (TCP)")
+        raise WireError(f"client interface {interface}; must be 1 (TCP)")
     reader.string(), reader.string(), reader.string()  # OS user, host, client's name
     reader.varint(), reader.varint(), reader.varint()  # version, revision
     reader.string()  # quota key

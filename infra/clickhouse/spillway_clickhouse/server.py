@@ -61,7 +61,7 @@ class Server:
     def _begin(self, client: socket.socket) -> None:
         with self._lock:
             if len(self._clients) >= self._limit:
-                text = f"DB::Exception: Too many connections, allowed are {self._limit}"
+                text = f"DB::Exception: Too many connections; at most {self._limit} are allowed"
                 client.sendall(packets.exception(_TOO_MANY_QUERIES, text))
                 client.close()
                 return

@@ -175,9 +175,7 @@ class Session:
             try:
                 self._connection.run(f"SET {', '.join(before)}")
             except EngineError as error:  # for example after readonly = 1; the session is over
-                raise WireError(
-                    f"settings of the query before cannot be taken back: {error.message}"
-                ) from error
+                raise WireError(f"settings of the previous query cannot be reset: {error.message}") from error
             self._changed = []
 
     def _check_role(self, found: list[sql.Token]) -> None:
@@ -225,7 +223,7 @@ class Session:
                     # [1]: an unknown name is an error
                     if settings[name][1] or error.code != UNKNOWN_SETTING:
                         raise
-                    log.warning("setting %s is not known and not important: ignored", name)
+                    log.warning("setting %s is unknown and not marked important; it is ignored", name)
         self._given = settings
 
     def _set(self, assignments: dict[str, str]) -> None:
@@ -266,4 +264,6 @@ def _assigned(name: str, value: str) -> str:
 
 def _check_mark(setting: str) -> None:
     if setting == "log_comment":
-        raise EngineError(READONLY, "DB::Exception: log_comment is this server's own mark for KILL QUERY")
+        raise EngineError(
+            READONLY, "DB::Exception: log_comment cannot be set: this server uses it for KILL QUERY"
+        )

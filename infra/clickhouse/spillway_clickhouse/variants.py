@@ -123,7 +123,7 @@ def _parse(text: str) -> tuple[_Statement, str, str]:
         )
     if words[at + 1] == "." or words[at + 1 : at + 3] == ["ON", "CLUSTER"]:
         raise VariantError(
-            f"{found[at].name}: name it without a database or cluster; the URL and --cluster say these"
+            f"{found[at].name}: must be named without database and cluster; the URL and --cluster give them"
         )
     return _Statement(text, found, at), verb, kind
 
@@ -135,12 +135,12 @@ def _placing(statement: _Statement) -> tuple[str, ...]:
     match = _SHARDED.fullmatch(said)
     if not match and said != WHOLE:
         raise VariantError(
-            f"{statement.name}: ends in COMMENT '{said}', must be 'sharded by <columns>' or '{WHOLE}'"
+            f"{statement.name}: ends in COMMENT '{said}'; must be 'sharded by <columns>' or '{WHOLE}'"
         )
     columns = tuple(match[1].split(", ")) if match else ()
     for column in columns:
         if column not in _order_key(statement):
-            raise VariantError(f"{statement.name}: sharded by {column}, which is not in its ORDER BY")
+            raise VariantError(f"{statement.name}: sharded by {column}; must be a column of its ORDER BY")
     return columns
 
 

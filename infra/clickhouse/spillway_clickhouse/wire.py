@@ -124,7 +124,7 @@ class Reader(BufferedReader):
     def blob(self) -> bytes:
         size = self.varint()
         if size > MAX_STRING:
-            raise WireError(f"string of {size} bytes, allowed are {MAX_STRING}")
+            raise WireError(f"string of {size} bytes; must be at most {MAX_STRING}")
         return self.read(size) if size else b""
 
     def string(self) -> str:
@@ -161,7 +161,7 @@ def skip_block_info(reader: Reader) -> None:
     while field := reader.varint():
         sizes = {1: 1, 2: 4}
         if field not in sizes:
-            raise WireError(f"block info field {field}, known are 1 and 2")
+            raise WireError(f"block info field {field}; must be 1 or 2")
         reader.skip(sizes[field])
 
 
@@ -189,7 +189,7 @@ def read_frame(reader: Reader) -> bytes:
     header = reader.read(_FRAME_HEADER.size)
     method, packed_size, plain_size = _FRAME_HEADER.unpack(header)
     if not _FRAME_HEADER.size <= packed_size <= MAX_FRAME or plain_size > MAX_FRAME:
-        raise WireError(f"frame of {packed_size} bytes for {plain_size}, allowed are {MAX_FRAME}")
+        raise WireError(f"frame of {packed_size} bytes for {plain_size}; must be at most {MAX_FRAME}")
     size = packed_size - _FRAME_HEADER.size
     packed = reader.read(size) if size else b""
     if _checksum(header + packed) != checksum:
@@ -197,7 +197,7 @@ def read_frame(reader: Reader) -> bytes:
     if method == _METHOD_NONE:
         return packed
     if method != _METHOD_LZ4:
-        raise WireError(f"compression method 0x{method:02x}, known are lz4 (0x82) and none (0x02)")
+        raise WireError(f"compression method 0x{method:02x}; must be lz4 (0x82) or none (0x02)")
     try:
         return lz4.block.decompress(packed, uncompressed_size=plain_size)
     except lz4.block.LZ4BlockError as error:

@@ -80,4 +80,4 @@ def test_a_cloud_schema_is_made_without_a_cluster(database):
     named = subprocess.run(
         [*command, "cloud", "--cluster", "mesh"], env=environment, capture_output=True, text=True
     )
-    assert named.returncode == 64 and "SPILLWAY_CLICKHOUSE_CLUSTER: goes with variant" in named.stderr
+    assert named.returncode == 64 and "SPILLWAY_CLICKHOUSE_CLUSTER: must be set with variant" in named.stderr

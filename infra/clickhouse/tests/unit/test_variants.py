@@ -104,12 +104,12 @@ def test_later_changes_follow_the_table():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TABLE.format("anywhere"), "t: ends in COMMENT 'anywhere', must be"),
+        (TABLE.format("anywhere"), "t: ends in COMMENT 'anywhere'; must be"),
         (TABLE.format("x").partition("COMMENT")[0], "t: ends in COMMENT ''"),
-        (TABLE.format("sharded by c"), "t: sharded by c, which is not in its ORDER BY"),
+        (TABLE.format("sharded by c"), "t: sharded by c; must be a column of its ORDER BY"),
         (TABLE.format("sharded by a").replace("ReplacingMergeTree(b)", "Log"), "t_local: needs ENGINE"),
         ("CREATE MATERIALIZED VIEW m TO t AS SELECT 1", "CREATE MATERIALIZED VIEW: only tables and views"),
-        ("CREATE TABLE d.t (a UInt8) ENGINE = MergeTree ORDER BY a", "d: name it without a database"),
+        ("CREATE TABLE d.t (a UInt8) ENGINE = MergeTree ORDER BY a", "d: must be named without database"),
         ("INSERT INTO t VALUES (1)", "INSERT INTO T: only tables and views"),
     ],
 )
