@@ -16,22 +16,22 @@ _P = "spillway_streams_"
 _PARTITION = ("topic", "partition")
 
 FAMILIES = (
-    Family(_P + "dependency_up", "1 while what the job depends on is in order, as `/readyz` says.", ("dependency",)),
-    Family(_P + "consumer_lag_records", "Records of the partition that are not taken yet.", _PARTITION),
-    Family(_P + "consumer_lag_seconds", "How long the oldest of these has waited at most; 0 when none waits.", _PARTITION),
-    Family(_P + "newest_record_timestamp_seconds", "Kafka timestamp of the newest record taken.", ("topic",)),
-    Family(_P + "dead_letters_total", "Payloads that went to `spillway_dead_letters`.", ("reason",)),
-    Family(_P + "dead_letters_lost_total", "Of these, those that the broker took in no size.", ("reason",)),
-    Family(_P + "stored_rows_total", "Rows that ClickHouse has, by table.", ("table",)),
-    Family(_P + "refused_rows_total", "Rows that ClickHouse never takes.", ("table",)),
-    Family(_P + "rejected_spans_total", "Spans that cannot be true or cannot be read.", ("reason",)),
-    Family(_P + "admitted_messages_total", "Messages of the cluster that `admit` has written on.", ("cluster",)),
-    Family(_P + "admitted_bytes_total", "Bytes of these, before compression.", ("cluster",)),
+    Family(_P + "dependency_up", "1 while the dependency works, as `/readyz` says.", ("dependency",)),
+    Family(_P + "consumer_lag_records", "Records of the partition that the job has not read yet.", _PARTITION),
+    Family(_P + "consumer_lag_seconds", "Longest time that any of these records has waited; 0 when none waits.", _PARTITION),
+    Family(_P + "newest_record_timestamp_seconds", "Kafka timestamp of the newest record that was read.", ("topic",)),
+    Family(_P + "dead_letters_total", "Dead letters sent to `spillway_dead_letters`.", ("reason",)),
+    Family(_P + "dead_letters_lost_total", "Dead letters that the broker refused at every size.", ("reason",)),
+    Family(_P + "stored_rows_total", "Rows stored in ClickHouse, by table.", ("table",)),
+    Family(_P + "refused_rows_total", "Rows that ClickHouse refused for good.", ("table",)),
+    Family(_P + "rejected_spans_total", "Spans that are implausible or malformed.", ("reason",)),
+    Family(_P + "admitted_messages_total", "Messages of the cluster that `admit` has copied.", ("cluster",)),
+    Family(_P + "admitted_bytes_total", "Bytes of these messages, before compression.", ("cluster",)),
     Family(_P + "claims_overridden_total", "Spans, CPU readings and totals that claimed another cluster.", ("cluster",)),
-    Family(_P + "errors_total", "Work given up: a fit, a decision, the open traces of a partition.", ("kind",)),
+    Family(_P + "errors_total", "Failed work: a fit, a decision, the open traces of a partition.", ("kind",)),
     Family(_P + "traces_total", "Traces that closed (`exclusive`)."),
-    Family(_P + "counted_total", "All else that is counted, under its name in `/readyz`.", ("name",)),
-    Family(_P + "state", "What is true now, under its name in `/readyz`: partitions, open spans, keys.", ("name",)),
+    Family(_P + "counted_total", "All other counters, under their names in `/readyz`.", ("name",)),
+    Family(_P + "state", "Present values, under their names in `/readyz`: partitions, open spans, keys.", ("name",)),
 )  # fmt: skip
 
 # Counters named "prefix: rest" become samples of the family of this prefix, with `rest` as label.

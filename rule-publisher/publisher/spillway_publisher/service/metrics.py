@@ -14,26 +14,26 @@ from spillway_publisher.rules.weights import TOTAL
 _P = "spillway_publisher_"
 
 FAMILIES = (
-    Family(_P + "ready", "1 while it is able to publish, as `/readyz` says. Publishers share the work: each may be."),
+    Family(_P + "ready", "1 while the publisher can publish, as `/readyz` says. Several publishers can at the same time."),
     Family(_P + "server_up", "1 while the server answers; `clickhouse` and `redis` do not hold up publishing.", ("server",)),
     Family(_P + "ruleset_version", "Version that the cluster's key in NATS holds.", ("cluster",)),
     Family(_P + "ruleset_expiry_timestamp_seconds", "Unix time at which that ruleset expires.", ("cluster",)),
-    Family(_P + "ruleset_local_share_ratio", "Mean of what its rules keep in the cluster, each rule alike.", ("cluster",)),
+    Family(_P + "ruleset_local_share_ratio", "Mean share that rules keep in the cluster, all rules alike.", ("cluster",)),
     Family(_P + "proposals_total", "Proposals by outcome: `published`, `refused`, `duplicate`, `conflict`.", ("outcome",)),
-    Family(_P + "refused_proposals_total", "Of these the refused, by what refused them.", ("by",)),
+    Family(_P + "refused_proposals_total", "Refused proposals, by the check that refused them.", ("by",)),
     Family(_P + "guardrails_wrong_total", "Changes of the guardrail file that were refused; the last good one stays."),
     Family(_P + "keys_taken_total", "Changes of the key files that are in use."),
     Family(_P + "keys_wrong_total", "Changes of the key files that were refused; the last good keys stay."),
-    Family(_P + "acknowledgements_total", "Answers of Envoys that ClickHouse has: `ack`, `nack`.", ("cluster", "outcome")),
+    Family(_P + "acknowledgements_total", "Acknowledgements stored in ClickHouse: `ack`, `nack`.", ("cluster", "outcome")),
     Family(_P + "relay_heard_timestamp_seconds", "Unix time of the relay's last heartbeat.", ("cluster", "relay")),
     Family(_P + "heartbeats_total", "Heartbeats of relays that count towards a placement."),
-    Family(_P + "late_heartbeats_total", "Heartbeats that had lapsed when they came."),
-    Family(_P + "malformed_total", "Messages that mean nothing, by kind and reason.", ("reason",)),
+    Family(_P + "late_heartbeats_total", "Heartbeats that had expired when they arrived."),
+    Family(_P + "malformed_total", "Messages that are malformed, by kind and reason.", ("reason",)),
     Family(_P + "history_rows_waiting", "Rows that wait for ClickHouse; bound: SPILLWAY_PUBLISHER_HISTORY_ROWS."),
-    Family(_P + "history_rows_total", "Rows that ClickHouse has."),
+    Family(_P + "history_rows_total", "Rows stored in ClickHouse."),
     Family(_P + "history_dropped_rows_total", "Rows dropped because too many waited."),
     Family(_P + "history_recovered_total", "Versions recorded from the bucket after a restart."),
-    Family(_P + "counted_total", "All else that is counted, under its name in `/readyz`.", ("name",)),
+    Family(_P + "counted_total", "All other counters, under their names in `/readyz`.", ("name",)),
 )  # fmt: skip
 
 # Counter name -> metric name. When a key ends in a dot, the rest of the counter's name is the
