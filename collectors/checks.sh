@@ -76,7 +76,7 @@ endpoint() {
   host=${host%%[/?]*}
   case "${host##*]}" in *:*) ;; *) host=$host:80 ;; esac
   loopback "$host" || [ "${SPILLWAY_PLAINTEXT:-}" = allow ] ||
-    complain "$1" "http:// in clear to another host; must be https://, or SPILLWAY_PLAINTEXT=allow in a network of its own"
+    complain "$1" "http:// in clear text to another host; must be https://, or set SPILLWAY_PLAINTEXT=allow in an isolated network"
 }
 
 # loopback LIST: every host:port of the list is this machine.

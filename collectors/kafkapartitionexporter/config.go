@@ -175,7 +175,7 @@ func (c *OAuthConfig) check() error {
 		return nil
 	}
 	if address := net.ParseIP(endpoint.Hostname()); endpoint.Hostname() != "localhost" && !address.IsLoopback() && !c.TLS.Insecure {
-		return errors.New("oauth::token_url: http:// in clear to another host; must be https://, or oauth::tls::insecure true")
+		return errors.New("oauth::token_url: http:// in clear text to another host; must be https://, or set oauth::tls::insecure to true")
 	}
 	if c.TLS.CAFile != "" {
 		return errors.New("oauth::tls::ca_file: set, although oauth::token_url is http://, without TLS")

@@ -205,6 +205,6 @@ func (s *sender) produceAlone(ctx context.Context, message pack.Message) error {
 
 func (s *sender) drop(ctx context.Context, reason string, items int, why error) {
 	s.counts.dropped(ctx, reason, items)
-	s.logger.Error("Items are dropped: no attempt could ever write them.", zap.String("topic", s.topic),
+	s.logger.Error("Items are dropped: they can never be written.", zap.String("topic", s.topic),
 		zap.String("reason", reason), zap.Int("items", items), zap.Error(why))
 }

@@ -98,7 +98,7 @@ func (k *kafka) partitions(ctx context.Context) (int, error) {
 	k.expires = time.Now().Add(k.refresh)
 	if err == nil && count != k.known {
 		if k.known > 0 {
-			k.logger.Warn("The number of partitions has changed: a trace under way may be in two of them.",
+			k.logger.Warn("The number of partitions has changed: spans of one trace may be in two partitions.",
 				zap.String("topic", k.topic), zap.Int("before", k.known), zap.Int("now", count))
 		}
 		k.known = count
@@ -165,7 +165,7 @@ func (k *kafka) failed(ctx context.Context, client *kgo.Client, why error) {
 		return
 	}
 	if err := k.client.renew(client); err != nil {
-		k.logger.Error("No new client in the place of one that the broker lets write no more.", zap.Error(err))
+		k.logger.Error("A client that the broker no longer accepts cannot be replaced.", zap.Error(err))
 	}
 }
 

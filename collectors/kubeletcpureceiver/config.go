@@ -39,7 +39,7 @@ func (c *Config) Validate() error {
 	var wrong []error
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
-		wrong = append(wrong, errors.New("endpoint: must be https://host:port: the token must not travel in clear"))
+		wrong = append(wrong, errors.New("endpoint: must be https://host:port, because it receives the token"))
 	}
 	if c.TokenFile == "" {
 		wrong = append(wrong, errors.New("token_file: must name a file"))

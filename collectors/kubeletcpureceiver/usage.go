@@ -125,7 +125,7 @@ func cores(quantity string) (float64, error) {
 	}
 	value, err := strconv.ParseFloat(number, 64)
 	if err != nil || strings.ContainsAny(number, "xXpPiI_") || value < 0 || math.IsNaN(value) {
-		return 0, fmt.Errorf("%q is no quantity of CPU", quantity)
+		return 0, fmt.Errorf("%q must be a quantity of CPU", quantity)
 	}
 	return value * scale, nil
 }

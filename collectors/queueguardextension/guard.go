@@ -61,9 +61,9 @@ func (g *guard) moveAside(name string, broken error) error {
 	path := filepath.Join(g.directory, name)
 	aside := path + time.Now().UTC().Format(moment) + backup
 	if err := os.Rename(path, aside); err != nil {
-		return fmt.Errorf("a torn queue is in the way: %w", err)
+		return fmt.Errorf("a torn queue cannot be moved aside: %w", err)
 	}
-	g.logger.Error("A queue is torn: what it held and Kafka did not have yet is lost to the pipeline",
+	g.logger.Error("A queue is torn: items in it that Kafka did not have yet are lost",
 		zap.String("file", path), zap.String("kept_as", aside), zap.Error(broken))
 	return nil
 }
@@ -78,7 +78,7 @@ func (g *guard) forget(name string, before []os.DirEntry) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(g.directory, entry.Name())); err != nil {
-			g.logger.Warn("An earlier torn queue is not removed", zap.Error(err))
+			g.logger.Warn("An earlier torn queue cannot be removed", zap.Error(err))
 		}
 	}
 }

@@ -121,7 +121,7 @@ def test_a_ruleset_that_breaks_the_contract_is_refused_by_key_and_the_loop_goes_
     rows = eventually(lambda: client.execute(refusal, {"id": bad.id}), "a row of the refusal")
     assert rows[0][0] == "refused"
     assert "rules[0].source_cluster: unknown cluster 'nowhere'" in rows[0][1]
-    assert "weights sum to 9999, must be 10000" in rows[0][1]
+    assert "weights sum to 9999; must be 10000" in rows[0][1]
     loop_goes_on(loop)
 
 

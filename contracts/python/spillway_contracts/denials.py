@@ -51,5 +51,5 @@ def _order_problems(keys: list[tuple[str, str]]) -> list[str]:
         problems.append("denials: must be in order of (source_cluster, class id), at most one of each")
     for source, count in sorted(Counter(source for source, _ in keys).items()):
         if count > MOST:
-            problems.append(f"denials: {count} of source cluster {source!r}, at most {MOST}")
+            problems.append(f"denials: {count} of source cluster {source!r}; must be at most {MOST}")
     return problems

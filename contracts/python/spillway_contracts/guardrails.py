@@ -216,10 +216,10 @@ def check(guardrails: Guardrails, topology: Topology) -> list[str]:
 def _pin_problems(pin: Pin, guardrails: Guardrails, topology: Topology) -> list[str]:
     links = {(link.source_cluster, link.destination_cluster) for link in topology.links}
     total = sum(pin.destinations.values())
-    problems = [] if total == TOTAL else [f"destinations: weights sum to {total}, must be {TOTAL}"]
+    problems = [] if total == TOTAL else [f"destinations: weights sum to {total}; must be {TOTAL}"]
     used = sorted(name for name, weight in pin.destinations.items() if weight)
     if used and set(used) <= set(guardrails.drained_clusters) - {pin.source_cluster}:
-        problems.append(f"destinations: {used} are drained; one at least must not be")
+        problems.append(f"destinations: {used} are all drained; at least one must not be")
     for name in sorted(pin.destinations):
         if name != pin.source_cluster and (pin.source_cluster, name) not in links:
             problems.append(f"destinations: no link {pin.source_cluster!r} to {name!r}")

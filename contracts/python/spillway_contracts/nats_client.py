@@ -25,5 +25,7 @@ class _Client(Client):
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if initial_connection and self.options.get("tls") is not None and not info.get("tls_required"):
-            raise Error("nats: the server does not ask for TLS, which is wanted; nothing was sent")
+            raise Error(
+                "nats: the server does not require TLS; it must, as TLS is configured here; nothing was sent"
+            )
         await super()._process_info(info, initial_connection)

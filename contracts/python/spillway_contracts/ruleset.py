@@ -54,5 +54,5 @@ def check(ruleset: Ruleset, topology: Topology) -> list[str]:
                 )
         total = sum(d.weight for d in rule.destinations)
         if total != names.VALUE_WEIGHT_TOTAL:
-            problems.append(f"{key}.destinations: weights sum to {total}, must be {names.VALUE_WEIGHT_TOTAL}")
+            problems.append(f"{key}.destinations: weights sum to {total}; must be {names.VALUE_WEIGHT_TOTAL}")
     return problems + denials.check(ruleset.denials, clusters)

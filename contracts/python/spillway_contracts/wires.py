@@ -69,7 +69,7 @@ def check_url(value: str, plain: str) -> None:
         for option, _ in parse_qsl(parts.query, keep_blank_values=True):
             if option.lower().startswith(_NOT_IN_URLS):
                 raise ValueError(
-                    f"option {option!r} in the URL; neither TLS nor further hosts may be said there"
+                    f"option {option!r} in the URL; must be without options for TLS and further hosts"
                 )
         if parts.scheme == plain:
             _check_clear(plain, secure, host)
@@ -94,7 +94,7 @@ def check_endpoint(value: str) -> None:
 def _check_clear(plain: str, secure: str, host: str) -> None:
     if not is_loopback(host) and not _plaintext_allowed():
         raise ValueError(
-            f"{plain}:// in clear to another host; must be {secure}://, or {PLAINTEXT}=allow in a network of its own"
+            f"{plain}:// in clear text to another host; must be {secure}://, or set {PLAINTEXT}=allow in an isolated network"
         )
 
 

@@ -22,7 +22,7 @@ def check(authorities: Authorities) -> None:
         ssl.create_default_context(cafile=str(authorities))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{str(authorities)!r} is no readable PEM file of certificates: {_why(error)}"
+            f"{str(authorities)!r} must be a readable PEM file of certificates: {_why(error)}"
         ) from None
 
 
@@ -35,7 +35,9 @@ def check_pair(certificate: Path | None, key: Path | None) -> None:
             ssl.create_default_context().load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
             names = f"{str(certificate)!r} and {str(key)!r}"
-            raise ValueError(f"{names} are no readable PEM certificate and its key: {_why(error)}") from None
+            raise ValueError(
+                f"{names} must be a readable PEM certificate and its key: {_why(error)}"
+            ) from None
 
 
 def context(authorities: Authorities | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -92,7 +92,7 @@ def test_the_golden_ruleset_keeps_the_contract(golden_ruleset):
             lambda r: setattr(r.rules[0].destinations[0], "cluster", "nowhere"),
             "destinations[0].cluster: unknown",
         ),
-        (lambda r: r.rules[0].ClearField("destinations"), "weights sum to 0, must be 10000"),
+        (lambda r: r.rules[0].ClearField("destinations"), "weights sum to 0; must be 10000"),
         (lambda r: r.rules.append(r.rules[0]), "a second rule for"),
         (lambda r: setattr(r.rules[0].traffic_class, "method", "get"), "rules[0].traffic_class"),
         (lambda r: r.rules[0].destinations.append(r.rules[0].destinations[0]), "a cluster is listed twice"),

@@ -33,7 +33,10 @@ def test_denials_in_order_keep_the_contract():
         ([denial(clusters=("west", "west"))], "must be in order of name, each once"),
         ([denial(), denial()], "at most one of each"),
         ([denial("west"), denial("east")], "must be in order of (source_cluster, class id)"),
-        ([denial(class_id=f"a GET /{i:04}") for i in range(1001)], "denials: 1001 of source cluster 'east', at most 1000"),
+        (
+            [denial(class_id=f"a GET /{i:04}") for i in range(1001)],
+            "denials: 1001 of source cluster 'east'; must be at most 1000",
+        ),
     ],
 )  # fmt: skip
 def test_every_breach_is_named(broken, said):

@@ -43,7 +43,7 @@ def test_a_server_that_asks_for_no_tls_hears_nothing(info):
     info = {"auth_required": True, "max_payload": 1024} | info
     heard, why = asyncio.run(_told(info, tls=ssl.create_default_context()))
     assert heard == b""
-    assert "does not ask for TLS" in why
+    assert "does not require TLS" in why
 
 
 def test_a_server_that_asks_for_tls_hears_its_beginning():

@@ -98,9 +98,7 @@ class Values:
             self._count(found, "undecodable", "not a spillway.v1.Ruleset with a version")
             return nothing
         if ruleset.version > time.time_ns() // 1_000_000 + names.VALUE_VERSION_AHEAD_MS:
-            self._count(
-                found, "ahead", f"version {ruleset.version}, which no relay takes: over an hour ahead"
-            )
+            self._count(found, "ahead", f"version {ruleset.version} is over an hour ahead; relays refuse it")
             return nothing
         return Entry(number(found), ruleset, payload, key_id)
 

@@ -181,7 +181,7 @@ async def reset_fence(settings: OperatorSettings, origin: str, reason: str) -> i
     async with _jetstream(settings) as js:
         proposal = operator.reset_fences([origin], reason, time.time_ns())
         given = await _in_force(js, signed, proposal, ())
-    print(f"version {given} is in force: earlier fencing tokens of {origin} do not count any more")
+    print(f"version {given} is in force: earlier fencing tokens of {origin} no longer count")
     return 0
 
 

@@ -143,13 +143,13 @@ def choose_checkpoint(found: list[Ruleset], in_force: Ruleset, asked: str) -> Ru
     """
     if not found:
         raise OperatorError(
-            f"{asked}: no checkpoint that SPILLWAY_RULESET_KEYS signed is as old; see `history`"
+            f"{asked}: no checkpoint is that old and signed by SPILLWAY_RULESET_KEYS; see `history`"
         )
     now = _weights(in_force)
     for ruleset in found:
         if _weights(ruleset) != now:
             return ruleset
-    raise OperatorError(f"{asked}: the rules of then (checkpoint {found[0].version}) are those in force")
+    raise OperatorError(f"{asked}: checkpoint {found[0].version} has the rules that are in force")
 
 
 def whole(history: Mapping[str, list[Ruleset]], version: int) -> Ruleset:

@@ -29,7 +29,7 @@ def positive(rule: Rule | None) -> dict[str, int]:
 def partial_problems(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> list[str]:
     """Returns why a partial proposal cannot be completed."""
     if proposal.partial and not in_force:
-        return ["partial: true: nothing is in force that it could be a part of"]
+        return ["partial: true; must be false while no ruleset is in force"]
     return []
 
 
@@ -71,7 +71,7 @@ def conflicts(proposal: Ruleset, in_force: Mapping[str, Ruleset], now_ns: int) -
     if not proposal.HasField("base_version"):
         if alive and not operator and (proposal.partial or proposal.origin == ORIGIN_PAPA):
             return [
-                f"base_version: absent; must be the version in force that the proposer has read, {newest} now"
+                f"base_version: absent; must be the version in force that the proposer read; {newest} is in force"
             ]
         return []
     if newest and not proposal.base_version:

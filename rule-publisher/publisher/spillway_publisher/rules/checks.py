@@ -46,7 +46,7 @@ def contract_problems(proposal: Ruleset, topology: Topology) -> list[str]:
         return problems
     problems = contract.check(proposal, topology)
     if proposal.version:
-        problems.append(f"version: {proposal.version}; must be 0 in a proposal, the publisher gives it")
+        problems.append(f"version: {proposal.version}; must be 0 in a proposal: the publisher assigns it")
     if proposal.origin not in Origin.values() or not proposal.origin:
         allowed = ", ".join(name for name, value in Origin.items() if value)
         problems.append(f"origin: {proposal.origin}; must be one of {allowed}")
@@ -85,7 +85,7 @@ def freshness_problems(proposal: Ruleset, context: Context) -> list[str]:
     problems = []
     remaining = proposal.expires_at.ToNanoseconds() - context.now_ns
     if remaining <= 0:
-        problems.append(f"expires_at: {-remaining / SECOND:.1f} s ago; must lie ahead")
+        problems.append(f"expires_at: {-remaining / SECOND:.1f} s ago; must be in the future")
     if context.resumed:
         return problems
     age = context.now_ns - proposal.created_at.ToNanoseconds()
@@ -136,8 +136,8 @@ def unknown_problems(proposal: Ruleset, context: Context) -> list[str]:
     if proposal.origin == ORIGIN_OPERATOR and not proposal.reset_fences:
         return []
     return [
-        f"what is in force is unknown: {context.unknown}. maximum_shift has nothing to count from: until a ruleset of the "
-        f"operator is published, or maximum_shift is left out, everything is held"
+        f"what is in force is unknown: {context.unknown}. maximum_shift cannot be applied. Rulesets are held until one "
+        f"of the operator is published or maximum_shift is left out of the guardrails"
     ]
 
 
@@ -145,8 +145,8 @@ def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
     """Returns problems of the fencing token: late proposals of a replaced leader are refused."""
     if not fences.plausible(proposal.fencing_token, context.now_ns):
         return [
-            f"fencing_token: {proposal.fencing_token} is no token of a lease; tokens are Redis's clock in "
-            f"microseconds, at most {fences.largest(context.now_ns)} is allowed"
+            f"fencing_token: {proposal.fencing_token}; must be at most {fences.largest(context.now_ns)}: a lease's "
+            f"token is Redis's clock in microseconds"
         ]
     if proposal.reset_fences:
         return []
@@ -154,8 +154,8 @@ def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
     if context.resumed or proposal.origin == ORIGIN_OPERATOR or proposal.fencing_token >= newest:
         return []
     return [
-        f"fencing_token: {proposal.fencing_token} is of an earlier leader; "
-        f"{Origin.Name(proposal.origin)} has spoken under {newest}, at least that is allowed"
+        f"fencing_token: {proposal.fencing_token} is of an earlier leader; must be at least {newest}, the newest "
+        f"token of {Origin.Name(proposal.origin)}"
     ]
 
 

@@ -62,7 +62,7 @@ class Known:
             if cluster in self._newest or version == 0:
                 continue
             if self.unread:
-                return f"the bucket has nothing of {cluster!r}, and the newest checkpoint cannot be read: {self.unread}"
+                return f"the bucket has no ruleset of {cluster!r}, and the newest checkpoint cannot be read: {self.unread}"
             if version:
                 return f"relays of {cluster!r} serve version {version}, which is neither in the bucket nor a checkpoint"
             if not self._newest and not listened:

@@ -182,7 +182,9 @@ class Presence:
             return
         longest_silent = min(self.relays, key=lambda name: self.relays[name])
         if self.relays[longest_silent] + ttl_s > at:
-            raise Unacceptable("relays", f"relay: {relay!r} is one more than {RELAYS}; all of those report")
+            raise Unacceptable(
+                "relays", f"relay: {relay!r}; {RELAYS} other relays report, and at most {RELAYS} are allowed"
+            )
         self._forget(longest_silent)
 
     def _forget(self, relay: str) -> None:

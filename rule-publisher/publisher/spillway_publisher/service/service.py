@@ -91,7 +91,7 @@ class Service:
                 await asyncio.wait_for(self._history.drained(), FLUSH_S)
             except TimeoutError:
                 log.warning(
-                    "stopping while rows wait for ClickHouse; published versions are recovered at start"
+                    "stopping while rows wait for ClickHouse; published versions are recovered at the next start"
                 )
             history.cancel()
         finally:
@@ -196,7 +196,7 @@ class Service:
         if learned := self._known.learn(checkpoint, now):
             where = ", ".join(learned)
             log.warning(
-                "the bucket has lost what relays hold, checkpoint %d stands for it: %s",
+                "the bucket lost rulesets that relays hold; checkpoint %d is used instead, for %s",
                 checkpoint.version,
                 where,
             )
@@ -230,7 +230,9 @@ class Service:
 
     async def _sign_again(self) -> None:
         if count := await self._bucket.sign_again():
-            log.info("%d values of the bucket signed again, by the present key %s", count, self._keys.id)
+            log.info(
+                "%d values of the bucket are signed again, with the current key %s", count, self._keys.id
+            )
 
     async def _stored(self) -> list[Stored]:
         """Returns the bucket's history as one whole ruleset per version.
@@ -256,11 +258,11 @@ class Service:
             changed = self._keys.changed()
         except ContractError as error:
             self._telemetry.counters["keys.wrong"] += 1
-            log.error("new keys are wrong, the last good ones are kept: %s", error)
+            log.error("the new keys are wrong; the last good ones stay: %s", error)
             return False
         if changed:
             self._telemetry.counters["keys.taken"] += 1
-            log.info("new keys are in use, signing by %s", self._keys.id)
+            log.info("new keys are in use; rulesets are signed with %s", self._keys.id)
         return changed
 
     def _guardrails_changed(self) -> bool:
@@ -272,7 +274,7 @@ class Service:
             changed = self._guardrails.changed()
         except ContractError as error:
             self._telemetry.counters["guardrails.wrong"] += 1
-            log.warning("guardrails are wrong, the last good ones are kept: %s", error)
+            log.warning("the guardrails are wrong; the last good ones stay: %s", error)
             return False
         if changed:
             said = self._guardrails.current.model_dump(mode="json")
@@ -288,9 +290,7 @@ class Service:
             return  # denials alone would drop at once the rules that relays hold
         elif proposal := denials.renewal(in_force, policy, self._topology, time.time_ns()):
             await self._propose(js, proposal)
-            log.warning(
-                "denied_destinations are others than those in force: proposed what is in force within them"
-            )
+            log.warning("denied_destinations changed: the rules in force are proposed again, adapted to them")
 
     async def _propose_local_first(self, js) -> None:
         """Proposes local-first in place of the rulesets in force: the kill switch acts at once.
@@ -305,7 +305,7 @@ class Service:
         known = next(iter(self._in_force().values()), Ruleset())
         proposal.traffic_classes.extend(known.traffic_classes)
         await self._propose(js, proposal)
-        log.warning("frozen: true: local-first proposed in place of the rulesets in force")
+        log.warning("frozen: true: local-first is proposed in place of the rulesets in force")
 
     @staticmethod
     async def _propose(js, proposal: Ruleset) -> None:

@@ -135,7 +135,7 @@ def test_validate(world, make):
     done = world.command("validate", str(path))
     assert done.returncode == 1
     assert f"{path}: rules[0].source_cluster: unknown cluster 'mars'" in done.stdout
-    assert f"{path}: rules[1].destinations: weights sum to 5, must be 10000" in done.stdout
+    assert f"{path}: rules[1].destinations: weights sum to 5; must be 10000" in done.stdout
     path.write_text('{"rulez": []}')
     done = world.command("validate", str(path))
     assert done.returncode == 1 and "rulez" in done.stdout

@@ -60,7 +60,7 @@ async def test_bad_proposals_are_refused_with_their_reason_and_the_next_is_publi
         "rules[0].destinations[1].cluster: unknown cluster 'atlantis'; clusters: island, north, south"
         in reason
     )
-    assert "rules[0].destinations: weights sum to 3, must be 10000" in reason
+    assert "rules[0].destinations: weights sum to 3; must be 10000" in reason
     undecodable = (
         "SELECT reason FROM rulesets WHERE ruleset_id = '' AND position(reason, 'does not decode') > 0"
     )

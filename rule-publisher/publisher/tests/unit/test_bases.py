@@ -143,13 +143,13 @@ def test_only_operators_and_the_previous_optimizer_propose_without_a_base(mesh, 
     """PAPA of 0.1.0 republished the whole mesh, so it is refused while anything is in force."""
     assert (
         mesh.propose(part(make, 5500, None)).reason
-        == "partial: true: nothing is in force that it could be a part of"
+        == "partial: true; must be false while no ruleset is in force"
     )
     mesh.propose(make(HALF))
     whole = make(HALF, origin=ORIGIN_PAPA)
     for proposal in (whole, part(make, 5500, None)):
         assert (
-            "base_version: absent; must be the version in force that the proposer has read, 101 now"
+            "base_version: absent; must be the version in force that the proposer read; 101 is in force"
             in mesh.propose(proposal).reason
         )
     assert "base_version: 0; version 101 is in force" in mesh.propose(part(make, 5500, 0)).reason

@@ -23,8 +23,8 @@ def test_a_token_that_no_lease_gave_is_refused_and_not_remembered(token, topolog
     now = time.time_ns()
     decision = decide(make(SPREAD, fencing_token=token), Context(topology, Guardrails(), {}, now))
     assert decision.refused_by == "authority"
-    assert f"fencing_token: {token} is no token of a lease" in decision.reason
-    assert f"at most {largest(now)} is allowed" in decision.reason
+    assert f"fencing_token: {token}; must be at most" in decision.reason
+    assert f"at most {largest(now)}: a lease's token" in decision.reason
     fences = Fences()
     fences.read(Ruleset(version=1, origin=ORIGIN_OPTIMIZER, fencing_token=token), now)
     assert fences.newest() == {}

@@ -57,13 +57,13 @@ def test_what_is_wrong_is_named(tmp_path, topology, text, says):
 @pytest.mark.parametrize(
     ("source", "destinations", "extra", "says"),
     [
-        ("north", "north: 9000", "", "pins[0].destinations: weights sum to 9000, must be 10000"),
+        ("north", "north: 9000", "", "pins[0].destinations: weights sum to 9000; must be 10000"),
         ("south", "island: 10000", "", "pins[0].destinations: no link 'south' to 'island'"),
         (
             "north",
             "south: 10000",
             "\ndrained_clusters: [south]",
-            "['south'] are drained; one at least must not",
+            "['south'] are all drained; at least one must not",
         ),
         (
             "north",

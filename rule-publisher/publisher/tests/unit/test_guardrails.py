@@ -58,7 +58,7 @@ def test_a_good_proposal_is_published_as_it_is(ask, good):
         (lambda p: setattr(p, "id", ""), "id: empty"),
         (lambda p: setattr(p, "origin", 0), "origin: 0; must be one of ORIGIN_OPTIMIZER, ORIGIN_PAPA"),
         (lambda p: setattr(p, "origin", 99), "origin: 99; must be one of"),
-        (lambda p: setattr(p.rules[0].destinations[0], "weight", 1), "weights sum to 6001, must be 10000"),
+        (lambda p: setattr(p.rules[0].destinations[0], "weight", 1), "weights sum to 6001; must be 10000"),
         (
             lambda p: setattr(p.rules[0], "source_cluster", "atlantis"),
             "unknown cluster 'atlantis'; clusters: island",
@@ -106,7 +106,7 @@ def test_expired_is_refused_even_when_resumed(ask, good):
     assert ask(good).ruleset is None
     assert ask(good, resumed=True).ruleset is not None
     good.expires_at.FromNanoseconds(NOW - 10**9)
-    assert "expires_at: 1.0 s ago; must lie ahead" in ask(good, resumed=True).reason
+    assert "expires_at: 1.0 s ago; must be in the future" in ask(good, resumed=True).reason
 
 
 def test_older_than_in_force_of_same_origin_is_refused(ask, make, good):
@@ -352,7 +352,8 @@ def test_a_leader_that_was_replaced_is_refused_whatever_it_says(ask, make):
 
     late = said(fencing_token=6)
     assert late.ruleset is None
-    assert "fencing_token: 6 is of an earlier leader; ORIGIN_OPTIMIZER has spoken under 7" in late.reason
+    assert "fencing_token: 6 is of an earlier leader" in late.reason
+    assert "must be at least 7, the newest token of ORIGIN_OPTIMIZER" in late.reason
     assert said().ruleset is None
     assert said(fencing_token=7).ruleset and said(fencing_token=8).ruleset
     assert said(fencing_token=4, origin=ORIGIN_PAPA).ruleset

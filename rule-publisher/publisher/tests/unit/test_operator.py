@@ -66,7 +66,7 @@ def test_a_checkpoint_with_the_rules_in_force_is_no_way_back(make):
     spread, local = make(SPREAD, version=2), make(LOCAL, version=1)
     assert operator.choose_checkpoint([spread, local], make(SPREAD), "rollback") is local
     with pytest.raises(
-        operator.OperatorError, match="--before 14:05: the rules of then .checkpoint 2. are those"
+        operator.OperatorError, match="--before 14:05: checkpoint 2 has the rules that are in force"
     ):
         operator.choose_checkpoint([spread], make(SPREAD), "--before 14:05")
     with pytest.raises(operator.OperatorError, match="--to 1: no checkpoint"):

@@ -115,7 +115,7 @@ def test_relays_of_a_cluster_are_bounded():
     presence = Presence()
     for n in range(RELAYS):
         presence.hear(beat(f"r{n}"), NOW + n / 100)
-    with pytest.raises(Unacceptable, match="one more than 16") as refused:
+    with pytest.raises(Unacceptable, match="at most 16 are allowed") as refused:
         presence.hear(beat("late"), NOW + 1)
     assert refused.value.reason == "relays"
     assert presence.hear(beat("late"), NOW + TTL_S)

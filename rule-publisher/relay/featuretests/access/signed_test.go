@@ -51,11 +51,11 @@ func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
 	}{
 		{"unsigned", signing.Value{Payload: away}, count.RulesetsUnsigned, "not signed"},
 		{"another key", stranger.Sign("north", away), count.RulesetsUnknownKey, "trusted: " + harness.PublisherKey.ID},
-		{"another key in the publisher's name", posing, count.RulesetsBadSignature, "the signature is not of this value"},
-		{"a genuine signature of something else", signing.Value{Payload: away, Signature: before.Signature, KeyID: before.KeyID}, count.RulesetsBadSignature, "the signature is not of this value"},
-		{"one byte changed", signing.Value{Payload: append([]byte{away[0] ^ 1}, away[1:]...), Signature: good.Signature, KeyID: good.KeyID}, count.RulesetsBadSignature, "the signature is not of this value"},
+		{"another key in the publisher's name", posing, count.RulesetsBadSignature, "the signature does not match this value"},
+		{"a genuine signature of something else", signing.Value{Payload: away, Signature: before.Signature, KeyID: before.KeyID}, count.RulesetsBadSignature, "the signature does not match this value"},
+		{"one byte changed", signing.Value{Payload: append([]byte{away[0] ^ 1}, away[1:]...), Signature: good.Signature, KeyID: good.KeyID}, count.RulesetsBadSignature, "the signature does not match this value"},
 		{"south's", harness.PublisherKey.Sign("south", away), count.RulesetsOtherCluster, "signed for another cluster: south"},
-		{"the one before", before, count.RulesetsReplayed, "version: 1; version 2 was taken before"},
+		{"the one before", before, count.RulesetsReplayed, "version: 1; must be above 2, which was taken before"},
 		{"an expired one", harness.PublisherKey.Sign("north", payload(t, 3, -time.Minute, 0, 10000)), count.RulesetsStale, "is over"},
 		{"one that would keep out all after it", harness.PublisherKey.Sign("north", payload(t, 1<<53, time.Hour, 0, 10000)), count.RulesetsRefused, "ahead of this relay's clock"},
 	} {

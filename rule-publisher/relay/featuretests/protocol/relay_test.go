@@ -210,7 +210,7 @@ func TestBrokenRulesetsAreRefused(t *testing.T) {
 	r.Counted("rulesets_refused", 2)
 	p.Ack(func(a *spillwayv1.Acknowledgement) bool {
 		return a.GetRulesetVersion() == 7 && a.GetOutcome() == spillwayv1.Outcome_OUTCOME_NACK &&
-			strings.Contains(a.GetDetail(), "rules[0].destinations: weights sum to 9000, must be 10000")
+			strings.Contains(a.GetDetail(), "rules[0].destinations: weights sum to 9000; must be 10000")
 	})
 	p.Put(harness.Ruleset(9, time.Minute, 9000, 1000))
 	harness.Expect(t, c, map[string]uint32{"shop|north": 9000, "shop|south": 1000})

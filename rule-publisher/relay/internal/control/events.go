@@ -42,7 +42,7 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	}
 	ruleset := &spillwayv1.Ruleset{}
 	if err := proto.Unmarshal(value.Payload, ruleset); err != nil {
-		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes that are no spillway.v1.Ruleset: %w", len(value.Payload), err))
+		l.refuseRuleset(0, count.RulesetsUndecodable, fmt.Errorf("%d bytes; must be a spillway.v1.Ruleset: %w", len(value.Payload), err))
 		return
 	}
 	rules, err := table.ParseRules(ruleset, l.cluster)
@@ -55,12 +55,12 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	case rules.Version < l.highest:
 		// Refused even if that version expired long ago: anyone who may write to NATS must not
 		// bring back an old ruleset.
-		l.refuseRuleset(rules.Version, count.RulesetsReplayed, fmt.Errorf("version: %d; version %d was taken before, only higher ones are", rules.Version, l.highest))
+		l.refuseRuleset(rules.Version, count.RulesetsReplayed, fmt.Errorf("version: %d; must be above %d, which was taken before", rules.Version, l.highest))
 	case rules.Version == l.highest && l.rules != nil:
 		l.ports.Counters.Add(count.RulesetsDuplicate)
 		l.keep(value)
 	case rules.Expired(time.Now()):
-		l.refuseRuleset(rules.Version, count.RulesetsStale, fmt.Errorf("expires_at: %s is over", rules.ExpiresAt.Format(time.RFC3339)))
+		l.refuseRuleset(rules.Version, count.RulesetsStale, fmt.Errorf("expires_at: %s; must be in the future", rules.ExpiresAt.Format(time.RFC3339)))
 	default:
 		rules.Hold = l.ports.Hold
 		l.rules, l.highest, l.signer = rules, rules.Version, ""

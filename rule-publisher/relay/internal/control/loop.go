@@ -203,7 +203,7 @@ func (l *Loop) advance(now time.Time) {
 // tellAdapted counts adapted rules. It logs them once per change, not with every ruleset.
 func (l *Loop) tellAdapted(s *service, adapted []string) {
 	l.ports.Counters.AddN(count.RulesAdapted, len(adapted))
-	l.warn("a rule cannot be followed to the letter", s.adapted, adapted)
+	l.warn("a rule is adapted", s.adapted, adapted)
 	s.adapted = adapted
 }
 

@@ -26,13 +26,13 @@ func ParsePattern(text string) (Pattern, error) {
 func placed(text string, parts ...string) error {
 	for _, part := range parts {
 		if strings.Count(text, part) != 1 {
-			return fmt.Errorf("%q has %s %d times, must have it once", text, part, strings.Count(text, part))
+			return fmt.Errorf("%q has %s %d times; must have it once", text, part, strings.Count(text, part))
 		}
 	}
 	filled := Pattern(text).Fill("c", "s")
 	example, err := url.Parse(filled)
 	if err != nil || example.Scheme == "" || example.Host == "" {
-		return fmt.Errorf("%q is no URI with a scheme and a host", text)
+		return fmt.Errorf("%q is not a URI with a scheme and a host", text)
 	}
 	if strings.ContainsAny(filled, "{}") {
 		return fmt.Errorf("%q has braces beside %s", text, strings.Join(parts, " and "))

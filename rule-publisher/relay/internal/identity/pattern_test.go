@@ -18,8 +18,8 @@ func TestParsePattern(t *testing.T) {
 		"spiffe://mesh/{service}":                    "{cluster} 0 times",
 		"spiffe://mesh/{cluster}":                    "{service} 0 times",
 		"spiffe://mesh/{cluster}{service}/{service}": "{service} 2 times",
-		"/{cluster}/{service}":                       "no URI",
-		"spiffe:///{cluster}/{service}":              "no URI",
+		"/{cluster}/{service}":                       "not a URI",
+		"spiffe:///{cluster}/{service}":              "not a URI",
 		"spiffe://mesh/{cluster}/{service}/{pod}":    "braces",
 		"": "0 times",
 	} {

@@ -145,7 +145,7 @@ func checkInClear(value string, allowed bool) error {
 			continue
 		}
 		if host := parsed.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
-			return errors.New("nats:// in clear to another host; must be tls://, or SPILLWAY_PLAINTEXT=allow in a network of its own")
+			return errors.New("nats:// in clear text to another host; must be tls://, or set SPILLWAY_PLAINTEXT=allow in an isolated network")
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
 // TestConfigRefusesNATSInClear checks that no password goes to another host in clear, unless the
 // network is declared isolated, or an authority makes the client require TLS.
 func TestConfigRefusesNATSInClear(t *testing.T) {
-	const clear = "SPILLWAY_NATS_URL: nats:// in clear to another host"
+	const clear = "SPILLWAY_NATS_URL: nats:// in clear text to another host"
 	for _, test := range []struct {
 		url, ca, plaintext string
 		refused            bool

@@ -54,14 +54,14 @@ func (r *Relay) NotReady(now time.Time) string {
 	if r.draining.Load() {
 		return "draining"
 	}
-	why, until := "NATS has not said yet which is in force", r.started.Add(ColdStart)
+	why, until := "NATS has not answered yet which one is in force", r.started.Add(ColdStart)
 	if refusal := r.refusal.Reason(); refusal != "" {
 		why, until = "NATS refuses this relay: "+refusal, r.started.Add(RefusedStart)
 	}
 	if r.loop.Status().Version != 0 || r.rulesets.Answered() || now.After(until) {
 		return ""
 	}
-	return fmt.Sprintf("no ruleset on disk that is still good, and %s; local-first from %s on", why, until.Format(time.RFC3339))
+	return fmt.Sprintf("no valid ruleset on disk, and %s; local-first from %s on", why, until.Format(time.RFC3339))
 }
 
 func (r *Relay) healthReport() spillwayruntime.Report {

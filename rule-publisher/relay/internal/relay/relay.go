@@ -153,7 +153,7 @@ func (r *Relay) handshakeRefused() func(net.Addr, error) {
 		r.counters.Add(count.TLSHandshakesRefused)
 		now, until := time.Now(), quietUntil.Load()
 		if now.UnixNano() > until && quietUntil.CompareAndSwap(until, now.Add(sayEvery).UnixNano()) {
-			r.log.Warn("connections to xDS are refused, this one for", "from", from.String(), "error", err)
+			r.log.Warn("a connection to xDS is refused", "from", from.String(), "error", err)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (r *Relay) Run(asked context.Context) error {
 	health.Close() // going anyway
 	serving.Wait()
 	if !r.saves.Wait(saveFor) {
-		r.log.Warn("the disk does not take the newest ruleset; the next start has an older one")
+		r.log.Warn("the newest ruleset cannot be kept on disk; the next start uses an older one")
 	}
 	r.conn.Close()
 	if asked.Err() != nil {

@@ -96,7 +96,7 @@ func (s *Streams) opened(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving || st.from == nil {
-		return status.Error(codes.Unavailable, "this relay is going away; come to another, or again")
+		return status.Error(codes.Unavailable, "this relay is shutting down; connect to another relay, or again")
 	}
 	if s.open == nil {
 		s.open = map[*stream]struct{}{}

@@ -36,7 +36,7 @@ type Value struct {
 var (
 	ErrUnsigned     = errors.New("not signed")
 	ErrUnknownKey   = errors.New("signed by a key that is not trusted")
-	ErrBadSignature = errors.New("the signature is not of this value")
+	ErrBadSignature = errors.New("the signature does not match this value")
 	ErrOtherCluster = errors.New("signed for another cluster")
 )
 

@@ -61,12 +61,12 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 			if c.IsClosed() { // by the relay itself, at its end
 				return
 			}
-			log.Warn("NATS is away; the relay goes on with what it has", "error", err)
+			log.Warn("NATS is away; the relay keeps serving what it has", "error", err)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			counters.Add(count.NATSErrors)
 			refusal.heard(err)
-			log.Warn("NATS", "error", err)
+			log.Warn("NATS reports an error", "error", err)
 		}),
 	}
 	switch to.CA {

@@ -152,7 +152,7 @@ func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	message, err := r.Conn.RequestWithContext(asking, "$JS.API.DIRECT.GET.KV_"+names.NatsBucketRulesets+"."+key, nil)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, errors.New("nobody answers: no such bucket, it has not allow_direct, or a leaf node is without its hub")
+		return nil, errors.New("nobody answers: the bucket does not exist or lacks allow_direct, or a leaf node has lost its hub")
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("no answer in %s; is the user permitted to read the key?", askFor)
 	case err != nil:

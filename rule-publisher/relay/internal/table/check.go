@@ -85,7 +85,7 @@ func appendIf(problems []error, err error) []error {
 func checkEndpoints(cluster string, endpoints *spillwayv1.Endpoints, regions map[string]string) (
 	declared map[Place]declaration, problems []error) {
 	if endpoints.GetCluster() != cluster {
-		problems = append(problems, fmt.Errorf("endpoints cluster: %q; these must be the endpoints as seen from %q",
+		problems = append(problems, fmt.Errorf("endpoints cluster: %q; must be %q, the relay's own cluster",
 			endpoints.GetCluster(), cluster))
 	}
 	declared = map[Place]declaration{}
@@ -128,7 +128,7 @@ func parseAddresses(key string, texts []string) (addresses []Endpoint, problems 
 
 func checkNames(key string, texts []string) (problems []error) {
 	if len(texts) > maxNames {
-		problems = append(problems, fmt.Errorf("%s.names: %d names, at most %d", key, len(texts), maxNames))
+		problems = append(problems, fmt.Errorf("%s.names: %d names; must be at most %d", key, len(texts), maxNames))
 	}
 	for i, text := range texts {
 		if _, err := ParseName(text); err != nil {

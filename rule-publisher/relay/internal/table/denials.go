@@ -24,7 +24,7 @@ type Denials struct {
 // ruleset would also refuse its new denials.
 func (r *Rules) parseDenials(denials []*spillwayv1.Denial, cluster string, known map[string]bool) (problems []error) {
 	if len(denials) > names.ValueDenialsPerCluster {
-		return []error{fmt.Errorf("denials: %d, at most %d", len(denials), names.ValueDenialsPerCluster)}
+		return []error{fmt.Errorf("denials: %d; must be at most %d", len(denials), names.ValueDenialsPerCluster)}
 	}
 	seen := map[string]bool{}
 	for i, denial := range denials {

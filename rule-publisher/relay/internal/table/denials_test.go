@@ -138,7 +138,7 @@ func TestDenialErrors(t *testing.T) {
 	}
 	_, err = ParseRules(&spillwayv1.Ruleset{Version: 1, ExpiresAt: timestamppb.New(now),
 		Denials: slices.Repeat([]*spillwayv1.Denial{deny(shop, "a")}, names.ValueDenialsPerCluster+1)}, "a")
-	if err == nil || !strings.Contains(err.Error(), "denials: 1001, at most 1000") {
+	if err == nil || !strings.Contains(err.Error(), "denials: 1001; must be at most 1000") {
 		t.Errorf("too many: %v", err)
 	}
 }

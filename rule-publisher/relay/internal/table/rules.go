@@ -63,13 +63,13 @@ func ParseRules(ruleset *spillwayv1.Ruleset, cluster string) (*Rules, error) {
 	}
 	var problems []error
 	if rules.Version == 0 {
-		problems = append(problems, errors.New("version: 0; a published ruleset has a version of at least 1"))
+		problems = append(problems, errors.New("version: 0; must be at least 1"))
 	}
 	if rules.Version > maxVersion {
-		problems = append(problems, fmt.Errorf("version: %d, at most %d: route metadata cannot say more exactly", rules.Version, uint64(maxVersion)))
+		problems = append(problems, fmt.Errorf("version: %d; must be at most %d, which route metadata can carry exactly", rules.Version, uint64(maxVersion)))
 	}
 	if len(rules.InputWindow) > maxWindowLength {
-		problems = append(problems, fmt.Errorf("input_window.id: %d bytes, at most %d: every route carries it", len(rules.InputWindow), maxWindowLength))
+		problems = append(problems, fmt.Errorf("input_window.id: %d bytes; must be at most %d, because every route carries it", len(rules.InputWindow), maxWindowLength))
 	}
 	if !ruleset.GetExpiresAt().IsValid() || ruleset.GetExpiresAt() == nil {
 		problems = append(problems, errors.New("expires_at: missing or out of range"))
@@ -137,7 +137,7 @@ func parseDestinations(destinations []*spillwayv1.Destination) ([]Weighted, erro
 		total += uint64(d.GetWeight())
 	}
 	if total != names.ValueWeightTotal {
-		return nil, fmt.Errorf("weights sum to %d, must be %d", total, names.ValueWeightTotal)
+		return nil, fmt.Errorf("weights sum to %d; must be %d", total, names.ValueWeightTotal)
 	}
 	slices.SortFunc(weights, func(a, b Weighted) int { return strings.Compare(a.Cluster, b.Cluster) })
 	return weights, nil

@@ -138,7 +138,7 @@ func TestNetworkErrors(t *testing.T) {
 		`endpoints services[0].cluster: unknown cluster "mars"; clusters: a, b, c, island`,
 		`topology links[0].destination_cluster: unknown cluster "venus"; clusters: a, b, c, island`,
 		`topology services[0].load_report: "loud" must be "orca" or absent`,
-		`endpoints cluster: "b"; these must be the endpoints as seen from "a"`,
+		`endpoints cluster: "b"; must be "a", the relay's own cluster`,
 		`endpoints services[1].service: ""`,
 		`endpoints services[2].addresses[0]: "host:80" must be IPv4:port or [IPv6]:port`,
 		`endpoints services[2].addresses[1]: "10.0.0.1:0"`,
@@ -163,7 +163,7 @@ func TestParseRulesErrors(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{"version: 0", "expires_at: missing", "rules[1].traffic_class: a second rule", `rules[2].destinations: cluster "a" is listed twice`,
-		"rules[3].destinations: weights sum to 4294977296, must be 10000", `rules[4].source_cluster: "b"`, "rules[5].source_service: empty"} {
+		"rules[3].destinations: weights sum to 4294977296; must be 10000", `rules[4].source_cluster: "b"`, "rules[5].source_service: empty"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing: %s\nin: %v", want, err)
 		}

@@ -39,7 +39,7 @@ func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.Endpoint
 	for _, slice := range all {
 		name := slice.Labels[label]
 		if !traffic.IsServiceName(name) {
-			ignored = append(ignored, fmt.Sprintf("slice %s/%s: label %s: %q is no service's name", slice.Namespace, slice.Name, label, name))
+			ignored = append(ignored, fmt.Sprintf("slice %s/%s: label %s: %q must be a service's name", slice.Namespace, slice.Name, label, name))
 			continue
 		}
 		byService[name] = append(byService[name], slice)
@@ -123,7 +123,7 @@ func newCandidate(e discovery.Endpoint, port uint16, family string) (candidate, 
 	}
 	address, err := netip.ParseAddr(e.Addresses[0])
 	if err != nil || address.Is4() != (family == ipv4) {
-		return candidate{}, fmt.Errorf("address %q is no %s address", e.Addresses[0], family)
+		return candidate{}, fmt.Errorf("address %q must be an %s address", e.Addresses[0], family)
 	}
 	is := func(condition *bool, unknown bool) bool {
 		if condition == nil {

@@ -15,7 +15,7 @@ const (
 )
 
 func tooManyTypes(typeURL string) error {
-	return status.Errorf(codes.ResourceExhausted, "type_url: %.200q is one more than the %d types that a stream may ask for",
+	return status.Errorf(codes.ResourceExhausted, "type_url: %.200q; a stream may ask for at most %d types",
 		typeURL, typesPerStream)
 }
 

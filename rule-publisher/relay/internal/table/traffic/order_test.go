@@ -136,13 +136,13 @@ func FuzzTemplate(f *testing.F) {
 // says what is wrong.
 func TestParseClassErrors(t *testing.T) {
 	for want, class := range map[string]*spillwayv1.TrafficClass{
-		`service "a|b"`:           {Service: "a|b", Method: "GET", PathTemplate: "/"},
-		`method "get"`:            {Service: "a", Method: "get", PathTemplate: "/"},
-		`must begin with '/'`:     {Service: "a", Method: "GET", PathTemplate: "x"},
-		`empty segment`:           {Service: "a", Method: "GET", PathTemplate: "/a//b"},
-		`at most one {variable}`:  {Service: "a", Method: "GET", PathTemplate: "/{a}{b}"},
-		`301 bytes, at most 256`:  {Service: "a", Method: "GET", PathTemplate: "/" + strings.Repeat("x", 300)},
-		`variables inside segmen`: {Service: "a", Method: "GET", PathTemplate: "/v{a}/v{b}/v{c}/v{d}/v{e}/v{f}"},
+		`service "a|b"`:                  {Service: "a|b", Method: "GET", PathTemplate: "/"},
+		`method "get"`:                   {Service: "a", Method: "get", PathTemplate: "/"},
+		`must begin with '/'`:            {Service: "a", Method: "GET", PathTemplate: "x"},
+		`empty segment`:                  {Service: "a", Method: "GET", PathTemplate: "/a//b"},
+		`at most one {variable}`:         {Service: "a", Method: "GET", PathTemplate: "/{a}{b}"},
+		`301 bytes; must be at most 256`: {Service: "a", Method: "GET", PathTemplate: "/" + strings.Repeat("x", 300)},
+		`variables inside segmen`:        {Service: "a", Method: "GET", PathTemplate: "/v{a}/v{b}/v{c}/v{d}/v{e}/v{f}"},
 	} {
 		if _, err := ParseClass(class); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

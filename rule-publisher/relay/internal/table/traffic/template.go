@@ -38,7 +38,7 @@ func ParseTemplate(text string) (Template, error) {
 		return Template{}, fmt.Errorf("path template %q: must begin with '/'", text)
 	}
 	if len(text) > maxTemplateLength {
-		return Template{}, fmt.Errorf("path template %.40q...: %d bytes, at most %d", text, len(text), maxTemplateLength)
+		return Template{}, fmt.Errorf("path template %.40q...: %d bytes; must be at most %d", text, len(text), maxTemplateLength)
 	}
 	parts := strings.Split(text[1:], "/")
 	template := Template{text: text, segments: make([]segment, 0, len(parts))}
@@ -48,7 +48,7 @@ func ParseTemplate(text string) (Template, error) {
 			return Template{}, fmt.Errorf("path template %q: %w", text, err)
 		}
 		if part == "" && i != len(parts)-1 {
-			return Template{}, fmt.Errorf("path template %q: empty segment", text)
+			return Template{}, fmt.Errorf("path template %q: must not have an empty segment", text)
 		}
 		template.segments = append(template.segments, parsed)
 	}
@@ -60,12 +60,12 @@ func parseSegment(part string) (segment, error) {
 	if strings.ContainsAny(part, "{}") {
 		m := segmentParts.FindStringSubmatch(part)
 		if m == nil {
-			return segment{}, fmt.Errorf("segment %q: at most one {variable} per segment", part)
+			return segment{}, fmt.Errorf("segment %q: must have at most one {variable}", part)
 		}
 		parsed = segment{prefix: m[1], variable: m[2], suffix: m[3]}
 	}
 	if !literalText.MatchString(parsed.prefix) || !literalText.MatchString(parsed.suffix) {
-		return segment{}, fmt.Errorf("segment %q: characters outside A-Z a-z 0-9 -._~%%!$&'()+,;:@=", part)
+		return segment{}, fmt.Errorf("segment %q: must not have characters outside A-Z a-z 0-9 -._~%%!$&'()+,;:@=", part)
 	}
 	return parsed, nil
 }
@@ -87,13 +87,13 @@ func (t Template) Pattern() (string, error) {
 			out.WriteString("*")
 		default: // Envoy accepts '*' only as a whole segment
 			if names++; names > maxVariables {
-				return "", fmt.Errorf("path template %q: more than %d variables inside segments", t.text, maxVariables)
+				return "", fmt.Errorf("path template %q: must have at most %d variables inside segments", t.text, maxVariables)
 			}
 			fmt.Fprintf(&out, "{v%d}%s", names, s.suffix)
 		}
 	}
 	if out.Len() > maxTemplateLength {
-		return "", fmt.Errorf("path template %.40q...: longer than %d bytes with its variables renamed", t.text, maxTemplateLength)
+		return "", fmt.Errorf("path template %.40q...: must have at most %d bytes after its variables are renamed", t.text, maxTemplateLength)
 	}
 	return out.String(), nil
 }
