@@ -57,7 +57,7 @@ class Known:
         """
         if self.calm not in learned.curves:
             raise LabError(
-                f"{self.calm}: no curve, so nothing tells what proxies and the machine add to a request"
+                f"{self.calm}: no curve; it is needed to know what proxies and the machine add to a request"
             )
         a, b, *_ = learned.curves[self.calm]
         return a + b - self.calm_ms
@@ -67,16 +67,14 @@ class Known:
         if (overhead := self.overhead_ms(learned)) > _QUIET_MS:
             return (
                 f"{self.calm} took {overhead:.1f} ms longer than its service time although nobody waits there; at "
-                f"most {_QUIET_MS:.0f} ms can be told from a queue: the machine is too busy for a measurement"
+                f"most {_QUIET_MS:.0f} ms are not a queue: the machine is too busy for a measurement"
             )
         if not learned.calm_windows_ms:
-            return (
-                f"{self.calm}: no ten seconds with enough calls, so nothing tells whether the machine stalled"
-            )
+            return f"{self.calm}: no ten seconds with enough calls; they are needed to know whether the machine stalled"
         if (worst := max(learned.calm_windows_ms) - self.calm_ms) > _STALL_MS:
             return (
                 f"{self.calm} took {worst:.1f} ms longer than its service time for ten seconds although nobody waits "
-                f"there; at most {_STALL_MS:.0f} ms are no stall: the machine is too busy for a measurement"
+                f"there; at most {_STALL_MS:.0f} ms are not a stall: the machine is too busy for a measurement"
             )
         return ""
 
@@ -125,7 +123,7 @@ def _calm(application: Application, idle: list[str]) -> tuple[str, float]:
                 return f"{name} {endpoint.method} {endpoint.path}", endpoint.service_time.mean_ms
     raise InvalidInput(
         [
-            f"no service is below {_LEAST_BUSY:.0%} busy and calls nothing: one is needed to see what proxies add"
+            f"no service is below {_LEAST_BUSY:.0%} busy and calls nothing; one is needed to know what proxies add"
         ]
     )
 

@@ -131,6 +131,6 @@ def plan(scenario: Scenario, port_base: int) -> Plan:
     used = next_port + len(wan) - port_base
     if port_base < 1024 or port_base + used > 65536:
         raise InvalidInput(
-            [f"--port-base: {port_base}; {used} ports are needed, so allowed: 1024 to {65536 - used}"]
+            [f"--port-base: {port_base}; {used} ports are needed; allowed: 1024 to {65536 - used}"]
         )
     return Plan(pods, wan, port_base + _WAN_HEALTH, used)

@@ -181,10 +181,10 @@ def _entry_problems(document: Document, application: Application) -> Iterator[st
         served = [f"{endpoint.method} {endpoint.path}" for endpoint in service.endpoints] if service else []
         if service and f"{request.method} {request.path}" not in served:
             yield (
-                f"requests[{i}]: {request.method} {request.path} is no endpoint of {request.service!r}; "
+                f"requests[{i}]: {request.method} {request.path} is not an endpoint of {request.service!r}; "
                 f"endpoints: {', '.join(served)}"
             )
         for key, rates in loads:
             for cluster, rate in rates.items():
                 if rate > 0 and cluster not in document.placement.get(request.service, {}):
-                    yield f"{key}.{cluster}: {rate}; {request.service!r} is not placed there, so allowed: 0"
+                    yield f"{key}.{cluster}: {rate}; {request.service!r} is not placed there; allowed: 0"

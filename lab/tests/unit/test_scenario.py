@@ -77,7 +77,10 @@ def _set(*keys_and_value):
         ),
         (_set("placement", "backend", {}), "placement.backend: placed nowhere"),
         (_set("requests", 0, "service", "cache"), "requests[0].service: unknown service 'cache'"),
-        (_set("requests", 0, "path", "/nothing"), "requests[0]: GET /nothing is no endpoint of 'gateway'"),
+        (
+            _set("requests", 0, "path", "/nothing"),
+            "requests[0]: GET /nothing is not an endpoint of 'gateway'",
+        ),
         (_set("requests", 0, "method", "get"), "requests[0]: traffic class 'gateway get /items/{id}'"),
         (_set("application", "missing.yaml"), "missing.yaml: cannot be read"),
         (
