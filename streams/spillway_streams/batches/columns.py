@@ -182,13 +182,13 @@ def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None
 def _from_arrow(name: str, kind: str, table: pa.Table) -> Any:
     if (times := table.column_names.count(name)) != 1:
         raise ColumnsError(
-            f"column {name}: there {times} times, must be once; columns: {', '.join(table.column_names)}"
+            f"column {name}: there {times} times; must be once; columns: {', '.join(table.column_names)}"
         )
     column = table.column(name)
     if kind == "str" and pa.types.is_string(column.type):
         column = column.dictionary_encode()
     if column.type != ARROW[kind]:
-        raise ColumnsError(f"column {name}: type {column.type}, must be {ARROW[kind]}")
+        raise ColumnsError(f"column {name}: type {column.type}; must be {ARROW[kind]}")
     if column.null_count and kind != "opt":
         raise ColumnsError(f"column {name}: {column.null_count} nulls, none allowed")
     if kind == "str":

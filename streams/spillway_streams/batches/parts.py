@@ -58,7 +58,7 @@ def checked(parts: Parts) -> Parts:
         row, column = wrong[0]
         raise AbsurdRows(
             f"{' '.join(map(str, parts.keys[parts.key[row]]))}, second {parts.at[row]}: sum {column} is "
-            f"{parts.sums[row, column]:g}, must be within 0..{MOST:g}"
+            f"{parts.sums[row, column]:g}; must be within 0..{MOST:g}"
         )
     return parts
 

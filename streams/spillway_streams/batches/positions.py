@@ -46,7 +46,7 @@ def identify(topic: str, partition: int, headers: Headers, timestamp: float) -> 
     made = (sequence >> CHUNK_BITS) * TICK_MS / 1000
     if made > timestamp + _AHEAD_S:
         raise HeaderError(
-            f"{names.KAFKA_HEADER_SEQUENCE}: {sequence} is of the second {made:.0f}, but the message of {timestamp:.0f}"
+            f"{names.KAFKA_HEADER_SEQUENCE}: {sequence} is of second {made:.0f}; the message is of second {timestamp:.0f}"
         )
     return Batch(topic, partition, source, sequence)
 

@@ -133,7 +133,7 @@ def statements(
         elif cluster in times and cluster not in found and (place in seen or is_idle(place)):
             entry = UnknownEntry(times[cluster], "")
         else:
-            entry = UnknownEntry(0.0, "neither counters nor spans of it come")
+            entry = UnknownEntry(0.0, "it sends neither counters nor spans")
         left[cluster][service] = entry
     return dict(left)
 

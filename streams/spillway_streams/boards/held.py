@@ -97,7 +97,7 @@ def _silence(hot: HotTable, cluster: str, now: float, since: float, after_s: flo
     heard = now - hot.times.heard(cluster)
     if heard > after_s:
         return f"no spans of the cluster for {_seconds(heard)}"
-    return f"spans of the cluster come {_seconds(now - since)} late"
+    return f"spans of the cluster arrive {_seconds(now - since)} late"
 
 
 def _seconds(seconds: float) -> str:

@@ -220,4 +220,4 @@ class TotalsTable:
 def _missing(going: int, expected: int, ages: list[float]) -> str:
     """Returns the reason. `ages`: seconds since the newest report of each known Envoy."""
     of = f"counters of {expected - going} of {expected} Envoys"
-    return f"{of} stopped {max(ages):.0f} s ago" if max(ages) > SILENT_S else f"{of} do not come"
+    return f"{of} stopped {max(ages):.0f} s ago" if max(ages) > SILENT_S else f"{of} do not arrive"

@@ -45,7 +45,9 @@ class Uncounted:
                 self._by_spans.add(place)
                 self._counters.add("services_without_counters_taken_for_idle")
                 log.warning(
-                    "%s in %s: neither counters nor spans for %.0f s: taken for idle", *place[::-1], HOLD_S
+                    "%s in %s: neither counters nor spans for %.0f s; assumed to be idle",
+                    *place[::-1],
+                    HOLD_S,
                 )
 
     def heard(self, places: Collection[Place]) -> None:

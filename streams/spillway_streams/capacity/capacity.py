@@ -74,7 +74,7 @@ def from_cpu(load: Floats, use: Floats, growth: Floats | None = None) -> Capacit
         return None
     below, full = (use < SATURATED) & (load > 0), use >= SATURATED
     if below.sum() < _LEAST and full.sum() >= _LEAST:
-        reason = f"{full.sum()} of {len(load)} s above {SATURATED:.0%} CPU: the rate served there"
+        reason = f"{full.sum()} of {len(load)} s above {SATURATED:.0%} CPU; the capacity is the rate served in them"
         spent = use[full].sum() + (0.0 if growth is None else growth[full].sum())
         return Capacity(float(load[full].sum() / max(spent, 1.0)), "cpu", reason)
     load, use = load[below], use[below]
@@ -82,7 +82,7 @@ def from_cpu(load: Floats, use: Floats, growth: Floats | None = None) -> Capacit
         return None
     low, high = np.percentile(load, [5, 95])
     if len(load) < MIN_SECONDS or high - low < MIN_SPREAD * high:
-        return proportional(load, use, "too alike")
+        return proportional(load, use, "loads too similar")
     slope, idle, slope_se = line(load, use)
     if slope < 2 * slope_se or slope * (high - low) < _LEAST_RISE:
         return None
@@ -97,7 +97,9 @@ def proportional(load: Floats, use: Floats, why: str) -> Capacity | None:
     """
     if not len(load) or load.sum() <= 0 or use.mean() < _LEAST_USE:
         return None
-    return Capacity(float(load.sum() / use.sum()), "cpu", f"{_seen(load)}: {why}, taken as proportional")
+    return Capacity(
+        float(load.sum() / use.sum()), "cpu", f"{_seen(load)}: {why}; CPU use assumed to be proportional"
+    )
 
 
 def _seen(load: Floats) -> str:

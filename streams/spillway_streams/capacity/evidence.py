@@ -57,4 +57,4 @@ def _contradiction(found: Capacity, known: Iterable[Capacity]) -> tuple[float, s
     if not higher:
         return 1.0, ""
     most = max(higher, key=lambda one: one.rps)
-    return most.rps / found.rps, f"; {most.evidence} alone would tell {most.rps:.1f} rps per pod"
+    return most.rps / found.rps, f"; {most.evidence} alone would give {most.rps:.1f} rps per pod"

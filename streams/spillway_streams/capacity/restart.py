@@ -21,11 +21,19 @@ def after(before: Capacity | None, found: Capacity | None, factor: float, slowed
     by_cpu = before.evidence == "cpu" or (before.disagreement <= 1 and "cpu" in before.others)
     if found is not None and (factor < 1 or not found.weak) and (found.evidence != "cpu" or by_cpu):
         too_high = factor > 1 and found.rps > before.rps
-        return replace(before, reason=f"{before.reason}; held: slower cannot do more") if too_high else found
+        return (
+            replace(before, reason=f"{before.reason}; held: a slower service cannot serve more")
+            if too_high
+            else found
+        )
     if factor < 1:
-        return replace(before, reason=f"{before.reason}; held: it became faster, by what is not known yet")
+        return replace(
+            before, reason=f"{before.reason}; held: the service became faster, by an unknown factor"
+        )
     rps = min(slowed, before.rps)
-    reason = f"{before.rps:.1f} rps before, slower by a factor of {factor:.1f}: as if it did everything that much slower"
+    reason = (
+        f"{before.rps:.1f} rps before, slower by a factor of {factor:.1f} now, assumed for all of its work"
+    )
     return replace(before, rps=rps, se=max(before.se, 0.2 * rps), high=0.0, reason=reason, weak=True)
 
 

@@ -76,7 +76,7 @@ def from_latency(
     top = float(bins.rate.max())
     reason = f"latency at {low:.1f} to {high:.1f} rps, the highest {u:.0%} +/- {sd:.0%} busy"
     weak = sd > _WEAK
-    reason += "; the data tell it weakly" if weak else ""
+    reason += "; the evidence is weak" if weak else ""
     # Rates of a quiet service are off by chance, and its latency is that of few requests, so no
     # capacity is ruled out.
     high = top / least if top * WIDTHS[-1] >= _REQUESTS else np.inf

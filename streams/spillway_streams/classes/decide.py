@@ -81,9 +81,9 @@ class Decider:
                 if rule.kind == rules.LEARNED and rule.method == method
             )
             for new in learn.learn(seen, view.memory.evicted.get(method, 0), known, self._options):
-                reason = f"{new.words} words at one position, {new.unseen:.1%} of the requests met a new one"
+                reason = f"{new.words} words at one position, {new.unseen:.1%} of the requests had a new one"
                 if new.pattern == new.becomes:
-                    reason = "asked for often, among " + reason
+                    reason = "often requested, among " + reason
                 rule = view.write(method, new.pattern, new.becomes, rules.LEARNED, reason)
                 written.append(replace(rule, effect=new.unseen, samples=new.seen))
         return written
@@ -195,15 +195,15 @@ class Decider:
         rule. The rest stays in /other for the time of the lease.
         """
         written = [
-            view.write("", template, template, rules.BOUNDED, reason + "one of the most asked for")
+            view.write("", template, template, rules.BOUNDED, reason + "among the most requested")
             for template in sorted(keep - named.keys())
         ]
         written += [
-            view.write("", template, "", rules.RETIRED, reason + "no more one of the most asked for")
+            view.write("", template, "", rules.RETIRED, reason + "no longer among the most requested")
             for template in sorted(named.keys() - keep)
         ]
         written.append(view.write("", "", pattern.OTHER, rules.BOUNDED, reason + "the rest"))
-        written.append(view.write("", "", "", rules.RETIRED, "looked at again", self._options.lease))
+        written.append(view.write("", "", "", rules.RETIRED, "the lease has ended", self._options.lease))
         return written
 
 

@@ -81,7 +81,7 @@ def _verdict(
     view: View, key: Key, one: Finding, near: merge.Nearest | None, options: Options
 ) -> tuple[str, str]:
     if key[1] == pattern.OTHER:
-        return words.BOUNDED, "what no class names"
+        return words.BOUNDED, "requests that have no class of their own"
     if view.is_pinned(key):
         return words.PINNED, "; ".join(
             r.reason for r in view.in_force if r.kind == rules.PINNED and r.becomes == key[1]
@@ -115,7 +115,7 @@ def _beside(near: merge.Nearest | None, options: Options) -> tuple[str, str]:
     if verdict == "alike":
         return (
             words.KEPT,
-            f"alike {near.template} ({effects}), not merged: not confirmed yet or no one template",
+            f"alike {near.template} ({effects}), not merged: not confirmed yet, or no common template",
         )
     return words.UNSURE, f"neither alike nor clearly different from {near.template}: {effects}"
 

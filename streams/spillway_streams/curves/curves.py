@@ -92,9 +92,9 @@ def update(curve: Curve | None, seen: Evidence, now: int, at_least: int, capacit
         return retrained(reason, curve.retrained_at)
     if reason := _renewed(curve, seen, at_least):
         if (change := _change(curve, seen, at_least)) > CHANGED:
-            reason += f", {change:.0f} times further from the old than chance explains: they are forgotten"
+            reason += f", {change:.0f} times further from the old data than chance explains: the old data is dropped"
             return retrained(reason, since=curve.retrained_at, data=seen.fresh)
-        return retrained(f"{reason}, which agree with the old")
+        return retrained(f"{reason}, which agrees with the old data")
     if filled > curve.filled:
         return retrained(f"{len(filled - curve.filled)} more buckets filled")
     return _shift(curve, seen, at_least)
@@ -113,7 +113,7 @@ def _renewed(curve: Curve, seen: Evidence, at_least: int) -> str:
         return "every bucket has fresh data"
     enough = 2 * seen.fresh.samples.sum() >= min(curve.samples, seen.kept.samples.sum())
     if len(fresh) >= FIRST_FIT_BUCKETS and fresh >= curve.filled and enough:
-        return f"every one of the {len(fresh)} buckets that are reached has fresh data"
+        return f"each of the {len(fresh)} buckets in use has fresh data"
     return ""
 
 
@@ -178,7 +178,7 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
     if not used:
         # Half as many samples, so that a class with about `at_least` samples does not flicker.
         silent = 2 * seen.heard < at_least and curve.phase == "shift"
-        reason = "hardly any sample is recent: as it was fitted"
+        reason = "too few recent samples: the shift is undone"
         return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
     u, points = recent.utilisation[used], recent.points(used)
     unshifted = curve.a_ms * points.stretch + curve.base_b_ms

@@ -294,14 +294,14 @@ class Admit:
         unusable = {}
         for topic, source in self._sources.items():
             if topic not in found:
-                unusable[topic] = "is not there, or must not be read"
+                unusable[topic] = "does not exist, or may not be read"
             elif found[topic] != found.get(source.merged):
                 unusable[topic] = (
                     f"has {found[topic]} partitions, {source.merged} has {found.get(source.merged, 0)}"
                 )
         for topic, why in unusable.items():
             if self._unusable.get(topic) != why:
-                log.warning("%s %s: not admitted", topic, why)
+                log.warning("%s is not admitted: it %s", topic, why)
         self._unusable = unusable
         self._counters.gauge("topics_not_admitted", len(unusable))
         return sorted(self._sources.keys() - unusable.keys())
@@ -320,7 +320,7 @@ class Admit:
         known = {topic for channel in channels for topic in channel.topics}
         if set(usable) <= known:
             return
-        log.info("admitted from now on: %s", ", ".join(sorted(set(usable) - known)))
+        log.info("topics admitted from now on: %s", ", ".join(sorted(set(usable) - known)))
         for channel in channels:
             channel.topics = sorted(known | set(usable))
         # This is what Faust's conductor does, without the 45 s that it waits for more topics.

@@ -129,7 +129,9 @@ class Exclusive:
         except UnadmittedError as error:
             return [("unadmitted", Rejected(str(error), payload, 0))]
         if len(payload) > _MAX_PAYLOAD:
-            return [("oversized", Rejected(f"{len(payload)} bytes, at most {_MAX_PAYLOAD}", payload, 0))]
+            return [
+                ("oversized", Rejected(f"{len(payload)} bytes; must be at most {_MAX_PAYLOAD}", payload, 0))
+            ]
         async with shard.lock:
             try:
                 rejected = shard.take(payload, origin.offset, round(message.timestamp * 1000), cluster)

@@ -161,7 +161,7 @@ async def run(context: Context[S], build: Build[S]) -> NoReturn:
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if work.done():
-        log.error("the stream processor gave up, starting afresh: %s", work.exception())
+        log.error("the stream processor failed, starting afresh: %s", work.exception())
         await asyncio.wait({stopped}, timeout=_RESTART_PAUSE_S)
     else:
         work.cancel()

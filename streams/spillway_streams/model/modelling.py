@@ -174,7 +174,7 @@ class Modeller:
         new = curves.update(old, seen, now, self._options.min_samples, float(np.mean(pods)) if pods else 0.0)
         if new and new.phase == "prior" and not one.capacities:
             new = replace(
-                new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency tells a capacity yet"
+                new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency gives a capacity yet"
             )
         if new:
             self._curves[name, class_id] = new

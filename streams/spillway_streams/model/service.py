@@ -228,7 +228,9 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
     if not known:
         return {}
     cluster, least = min(known.items(), key=lambda item: (item[1].rps / item[1].pods, item[0]))
-    reason = f"assumed as in {cluster}, {least.rps / least.pods:.1f} rps per pod: own load does not tell"
+    reason = (
+        f"assumed as in {cluster}, {least.rps / least.pods:.1f} rps per pod: no evidence from its own load"
+    )
     return {
         name: replace(
             least,

@@ -228,12 +228,12 @@ class ExclusiveSettings(StoringSettings, AdmissionSettings, ClassesSettings):
     @model_validator(mode="after")
     def _times(self) -> "ExclusiveSettings":
         times = {name: getattr(self, name) for name in ("window_s", "hold_s", "life_s", "remember_s")}
-        odd = [f"{name} {value}" for name, value in times.items() if value * 1000 % TICK_MS]
+        odd = [f"{name}: {value}" for name, value in times.items() if value * 1000 % TICK_MS]
         names = "SPILLWAY_STREAMS_WINDOW_S, _HOLD_S, _LIFE_S, _REMEMBER_S"
         if odd:
             raise ValueError(f"{names}: {', '.join(odd)}: must be multiples of {TICK_MS / 1000} s")
         if sorted(times.values()) != list(times.values()):
-            raise ValueError(f"{names}: {times}: each must be at least the one before")
+            raise ValueError(f"{names}: {times}: each must be at least the previous one")
         return self
 
 

@@ -183,7 +183,7 @@ def difference(acls: list[Acl], described: Iterable[tuple]) -> Difference:
             there.add(entry)
         elif principal in ours:
             verb = "may" if permission == _ALLOW else "may not"
-            prefixed = "" if pattern == _LITERAL else " and what begins so"
+            prefixed = "" if pattern == _LITERAL else " and names that begin with it"
             more.append(
                 f"{principal} {verb} {entry.operation} {entry.resource} {name}{prefixed}, from {host}"
             )

@@ -75,7 +75,7 @@ class Topic:
             del wanted[IN_SYNC]
         if least > replicas:
             raise TopicsError(
-                f"{IN_SYNC} is {least}, must be at most {replicas}, the replicas that the topic has: "
+                f"{IN_SYNC} is {least}; must be at most {replicas}, the replicas that the topic has: "
                 "nothing could be written; kafka-reassign-partitions.sh adds replicas"
             )
         return {key: value for key, value in wanted.items() if found.get(key) != value}

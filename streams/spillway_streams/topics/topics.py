@@ -53,7 +53,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """Returns the report as lines of text for people."""
-        made = [f"topics created: {', '.join(self.created) or 'none, all were there'}"]
+        made = [f"topics created: {', '.join(self.created) or 'none, all existed'}"]
         changed = [
             f"{topic}: " + ", ".join(f"{name} {before} -> {after}" for name, (before, after) in named.items())
             for topic, named in self.changed.items()
@@ -213,7 +213,7 @@ async def _configs(
 def _check(configs: dict[str, dict[str, Any]]) -> None:
     for topic, key, found, allowed, value in unfit(configs):
         raise TopicsError(
-            f"{topic}: {key} is {found}, must be {allowed}: kafka-configs.sh --alter --entity-type topics "
+            f"{topic}: {key} is {found}; must be {allowed}: kafka-configs.sh --alter --entity-type topics "
             f"--entity-name {topic} --add-config {key}={value}"
         )
 

@@ -103,7 +103,7 @@ def test_topics_with_the_brokers_defaults_get_what_is_declared(kafka: str):
     again = topics(kafka)
     assert again.returncode == 0, again.stderr
     assert again.stderr.splitlines() == [
-        "topics created: none, all were there",
+        "topics created: none, all existed",
         "settings changed: none, all were as declared",
     ]
     broker.alter(kafka, "otlp_metrics", retention_ms=WEEK_MS, message_timestamp_type="LogAppendTime")
@@ -197,6 +197,6 @@ def test_in_sync_replicas_follow_from_the_replicas_that_a_topic_has(tmp_path: Pa
         refused = topics(kafka, file, SPILLWAY_STREAMS_TOPIC_REPLICAS="2")
         assert refused.returncode == 1
         assert (
-            "error: otlp_spans: min.insync.replicas is 2, must be at most 1, the replicas" in refused.stderr
+            "error: otlp_spans: min.insync.replicas is 2; must be at most 1, the replicas" in refused.stderr
         )
         assert settings(kafka, "otlp_spans")["min.insync.replicas"] == "1"

@@ -240,7 +240,7 @@ def test_classes_without_a_common_template_stay_apart():
         7,
     )
     written, found = decide(made, [], OPTIONS, times=4)
-    assert written == [] and "no one template" in found[f"{SERVICE} GET /x"].reason
+    assert written == [] and "no common template" in found[f"{SERVICE} GET /x"].reason
 
 
 def test_a_merge_does_not_flap():

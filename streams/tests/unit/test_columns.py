@@ -66,10 +66,10 @@ def test_plain_text_and_repeated_dictionary_values_are_read(table):
 
 def test_a_column_must_be_there_once(table):
     """The error names a column that is missing or doubled."""
-    with pytest.raises(columns.ColumnsError, match="column bucket: there 0 times, must be once"):
+    with pytest.raises(columns.ColumnsError, match="column bucket: there 0 times; must be once"):
         columns.from_ipc(columns.NETWORK, _with(table, "bucket", None))
     doubled = table.append_column("calls", table.column("calls"))
-    with pytest.raises(columns.ColumnsError, match="column calls: there 2 times, must be once"):
+    with pytest.raises(columns.ColumnsError, match="column calls: there 2 times; must be once"):
         columns.from_ipc(columns.NETWORK, _with(doubled, "bucket", table.column("bucket")))
 
 
@@ -99,7 +99,7 @@ def _bad_codes() -> pa.Array:
     [
         ("source_cluster", _bad_codes(), "not an Arrow IPC stream"),
         ("source_cluster", pa.array(["x", None, "y"]), "1 nulls"),
-        ("calls", pa.array([1, 2, 3]), "type int64, must be double"),
+        ("calls", pa.array([1, 2, 3]), "type int64; must be double"),
         ("calls", pa.array([1.0, None, 2.0]), "1 nulls"),
     ],
 )

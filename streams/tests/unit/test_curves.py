@@ -78,7 +78,7 @@ def test_a_shift_ends_with_the_samples_that_told_it():
     # Overload fills no bucket, but it is not silence.
     assert _update(shifted, 40, kept=kept, heard=500) == shifted
     back = _update(shifted, 40, kept=kept)
-    assert back.b_ms == back.base_b_ms and "as it was fitted" in back.reason
+    assert back.b_ms == back.base_b_ms and "the shift is undone" in back.reason
     assert _update(back, 45, kept=kept) == back
 
 
@@ -170,7 +170,7 @@ def test_every_bucket_fresh_and_changed_forgets_the_old():
     old = _first(ALL)
     kept = _buckets(ALL, 3, 10)
     found = _update(old, 50, kept=kept, before=_buckets(ALL, 2, 5), fresh=_buckets(ALL, 4, 15))
-    assert "they are forgotten" in found.reason and found.fresh_from == old.retrained_at == 20
+    assert "the old data is dropped" in found.reason and found.fresh_from == old.retrained_at == 20
     assert (found.a_ms, found.b_ms) == (pytest.approx(4, rel=0.05), pytest.approx(15, rel=0.05))
     assert found.retrained_at == 50
 
@@ -191,7 +191,7 @@ def test_a_service_that_stays_in_the_middle_is_refitted_too():
     old = _first()
     before, slow = _buckets([1, 3, 5], 2, 5), _buckets([1, 3, 5], 4, 10)
     found = _update(old, 60, kept=before, before=before, fresh=slow)
-    assert found.phase == "retrain" and "are reached" in found.reason
+    assert found.phase == "retrain" and "buckets in use" in found.reason
     assert found.a_ms == pytest.approx(4, rel=0.05)
     few = _buckets([1, 3, 5], 4, 10, 40)
     assert _update(old, 60, kept=before, before=before, fresh=few, recent=few).phase == "shift"

@@ -92,7 +92,7 @@ def test_only_what_differs_is_changed():
 def test_a_topic_stays_writable():
     """More in-sync replicas than the topic has would block every producer."""
     with pytest.raises(
-        declared.TopicsError, match="min.insync.replicas is 2, must be at most 1, the replicas"
+        declared.TopicsError, match="min.insync.replicas is 2; must be at most 1, the replicas"
     ):
         Topic(4, 3, {"min.insync.replicas": "2"}).changes({}, 1, 1)
 
@@ -116,7 +116,7 @@ def test_the_report_says_what_was_changed_from_what():
         [], changed, {"otlp_metrics": "x=1: cannot be set: no"}, ["otlp_spans: has 1 replicas"]
     ).lines()
     assert lines == [
-        "topics created: none, all were there",
+        "topics created: none, all existed",
         "otlp_spans: retention.ms 604800000 -> 7200000",
         "otlp_spans: has 1 replicas",
         "error: otlp_metrics: x=1: cannot be set: no",

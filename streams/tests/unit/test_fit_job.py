@@ -160,7 +160,7 @@ async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(j
     [curve] = share.modeller._curves.values()
     reasons = [row[-1] for row in job._context.store.rows["curves"]]
     assert any("shifted by +" in reason for reason in reasons)
-    assert curve.b_ms == curve.base_b_ms and "as it was fitted" in curve.reason
+    assert curve.b_ms == curve.base_b_ms and "the shift is undone" in curve.reason
 
 
 async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, monkeypatch):

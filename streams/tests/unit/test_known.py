@@ -112,7 +112,9 @@ def test_a_cluster_that_is_late_loses_nothing_and_says_of_when_it_is(world):
         slow.second(now, {"west": now - 1, "east": max(now - 15, 0)})
         if now > 30:
             assert slow.of("east") == (pytest.approx(now - 14.2), RPS)
-    assert slow.unknown(59)["east"][names.VALUE_WHOLE_CLUSTER].reason == "spans of the cluster come 14 s late"
+    assert (
+        slow.unknown(59)["east"][names.VALUE_WHOLE_CLUSTER].reason == "spans of the cluster arrive 14 s late"
+    )
 
 
 def test_a_source_whose_worker_is_away_makes_no_dip(world):

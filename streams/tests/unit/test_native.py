@@ -93,16 +93,16 @@ def test_every_wrong_value_is_named_at_once():
     with pytest.raises(ValueError) as told:
         _partition(partitions=0, tick_ms=7, window_ms=1, max_trace_spans=0, span_sample=float("nan"))
     for part in (
-        "partitions 0: must be",
-        "tick_ms 7: must be",
-        "window_ms 1: must be",
-        "max_trace_spans 0: must be",
+        "partitions: 0; must be",
+        "tick_ms: 7; must be",
+        "window_ms: 1; must be",
+        "max_trace_spans: 0; must be",
     ):
         assert part in str(told.value)
-    assert "span_sample NaN: must be 0 to 1" in str(told.value)
+    assert "span_sample: NaN; must be 0 to 1" in str(told.value)
     with pytest.raises(ValueError, match="kind wrong: must be pinned, merged"):
         _partition().set_rules([(0, "a", "GET", "/x", "/y", "wrong")])
-    with pytest.raises(ValueError, match="sampling probability 0"):
+    with pytest.raises(ValueError, match="probability: 0;"):
         tracestate(0.0)
 
 

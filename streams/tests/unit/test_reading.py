@@ -71,7 +71,7 @@ def test_co_partitioned_topics_must_be_equal():
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("STREAMS_HOLD_S", "1", "each must be at least the one before"),
+        ("STREAMS_HOLD_S", "1", "each must be at least the previous one"),
         ("STREAMS_WINDOW_S", "1.3", "multiples of 0.5 s"),
     ],
 )
@@ -102,7 +102,7 @@ def test_topics_that_cannot_hold_what_is_sent_are_named(topic, key, value, allow
     """The error names topic, key, value and what is allowed. Kafka's default limit is too small."""
     good = {name: {"max.message.bytes": "4194304"} for name in declared.CO_PARTITIONED}
     topics._check(good)
-    with pytest.raises(declared.TopicsError, match=f"{topic}: {key} is {value}, {allowed}"):
+    with pytest.raises(declared.TopicsError, match=f"{topic}: {key} is {value}; {allowed}"):
         topics._check({**good, topic: {key: value}})
 
 

@@ -103,7 +103,7 @@ def test_an_envoy_that_is_connected_and_sends_no_counters_leaves_its_service_unk
     world.connected = 2
     world.run(0, 20, {"e1": {(A, True): 50}})
     world.show(19.5, {A: 50})
-    assert world.board.unknown[PLACE].reason == "counters of 1 of 2 Envoys do not come"
+    assert world.board.unknown[PLACE].reason == "counters of 1 of 2 Envoys do not arrive"
     assert world.rps(19.5, {A: 100}) == {A: 100} and world.board.unknown == {}
 
 

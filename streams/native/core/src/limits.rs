@@ -51,7 +51,7 @@ impl Limits {
         let tick = self.tick_ms;
         let mut wrong = Vec::new();
         if !(10..=60_000).contains(&tick) {
-            wrong.push(format!("tick_ms {tick}: must be 10 to 60000"));
+            wrong.push(format!("tick_ms: {tick}; must be 10 to 60000"));
         }
         let mut least = ("tick_ms", tick);
         let spans = [
@@ -64,7 +64,7 @@ impl Limits {
             if value < least.1 || value > 3_600_000 || tick > 0 && value % tick != 0 {
                 let (least, at) = least;
                 wrong.push(format!(
-                    "{name} {value}: must be {least} ({at}) to 3600000 and whole ticks of {tick}"
+                    "{name}: {value}; must be a multiple of tick_ms ({tick}), from {least} ({at}) to 3600000"
                 ));
             }
             least = (name, value);
@@ -75,11 +75,11 @@ impl Limits {
             ("classes_per_service", self.classes_per_service),
         ] {
             if !(1..=10_000_000).contains(&value) {
-                wrong.push(format!("{name} {value}: must be 1 to 10000000"));
+                wrong.push(format!("{name}: {value}; must be 1 to 10000000"));
             }
         }
         if !(0.0..=1.0).contains(&self.span_sample) {
-            wrong.push(format!("span_sample {}: must be 0 to 1", self.span_sample));
+            wrong.push(format!("span_sample: {}; must be 0 to 1", self.span_sample));
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }

@@ -49,7 +49,7 @@ impl Partition {
     pub fn new(limits: Limits, first_offset: i64, log_start: bool, partitions: u32) -> Result<Self, String> {
         let mut wrong = limits.check().err().into_iter().collect::<Vec<_>>();
         if !(1..=65_536).contains(&partitions) {
-            wrong.push(format!("partitions {partitions}: must be 1 to 65536"));
+            wrong.push(format!("partitions: {partitions}; must be 1 to 65536"));
         }
         if !wrong.is_empty() {
             return Err(wrong.join("; "));

@@ -14,7 +14,7 @@ create_exception!(
     spillway_native,
     PayloadError,
     PyValueError,
-    "The payload is no ExportTraceServiceRequest."
+    "The payload is not an ExportTraceServiceRequest."
 );
 
 #[pymodule]
@@ -34,14 +34,13 @@ mod spillway_native {
 #[pyfunction]
 fn partition_of(service: &str, partitions: u32) -> PyResult<u32> {
     match partitions {
-        0 => Err(PyValueError::new_err("partitions: 0: must be at least 1")),
+        0 => Err(PyValueError::new_err("partitions: 0; must be at least 1")),
         _ => Ok((spillway_spans::memory::texts::hash(service) % u64::from(partitions)) as u32),
     }
 }
 
 #[pyfunction]
 fn tracestate(probability: f64) -> PyResult<String> {
-    spillway_spans::decode::sampling::tracestate(probability).ok_or_else(|| {
-        PyValueError::new_err(format!("sampling probability {probability}: must be 1 / 1048576 to 1"))
-    })
+    spillway_spans::decode::sampling::tracestate(probability)
+        .ok_or_else(|| PyValueError::new_err(format!("probability: {probability}; must be 1 / 1048576 to 1")))
 }

@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             BYTES => self.bytes().map(drop),
             FIXED32 => self.fixed32(),
             GROUP => self.skip_group(tag >> 3),
-            GROUP_END => Err(Broken("a group ends that did not begin")),
+            GROUP_END => Err(Broken("a group ends without a start")),
             _ => Err(Broken("a field has an impossible type")),
         }
     }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         while let Some(inner) = open.last().copied() {
             let tag = self.tag()?.ok_or(TRUNCATED)?;
             match tag & 7 {
-                GROUP if open.len() == MAX_GROUPS => return Err(Broken("groups within groups without end")),
+                GROUP if open.len() == MAX_GROUPS => return Err(Broken("groups are nested too deeply")),
                 GROUP => open.push(tag >> 3),
                 GROUP_END if tag >> 3 == inner => drop(open.pop()),
                 _ => self.skip(tag)?,
@@ -212,10 +212,10 @@ mod tests {
             (&[0x0d, 1], "ends within"),
             (&[0x00], "impossible number"),
             (&[0x0e], "impossible type"),
-            (&[0x0c], "did not begin"),
-            (&[0x0b, 0x14], "did not begin"),
+            (&[0x0c], "without a start"),
+            (&[0x0b, 0x14], "without a start"),
             (&[0x0b, 0x08, 1], "ends within"),
-            (&deep, "without end"),
+            (&deep, "nested too deeply"),
         ] {
             let found = read(bytes).unwrap_err();
             assert!(found.0.contains(error), "{bytes:x?}: {found:?}");
