@@ -98,7 +98,7 @@ def _check(of: Situation, class_id: str, cluster: str) -> None:
         wrong += [f"CLASS: the rules of its application are held: {refusal}" for refusal in refusals]
     elif class_id not in layout.classes:
         wrong.append(
-            f"CLASS: {class_id!r} is known to telemetry, but nothing that users ask for now calls it"
+            f"CLASS: {class_id!r} is known to telemetry, but no request of users calls it now"
             if class_id in of.model.classes
             else unknown("CLASS", class_id, layout.classes)
         )

@@ -25,7 +25,7 @@ def changed(file: GuardrailFile, states: States) -> bool:
     try:
         found = file.changed()
     except ContractError as error:
-        kept = f"wrong, the last good ones are kept: {error}"
+        kept = f"wrong; the last good ones stay: {error}"
         states.say("guardrails", kept, logging.WARNING, "guardrails_wrong")
         return False
     if found:

@@ -165,7 +165,7 @@ class Watch:
             return None
         if self.hindered:
             return unfinished, failed.why
-        return unfinished, f"a further step of what was {failed.why}"
+        return unfinished, f"a further step of the rollback: {failed.why}"
 
     def may_roll_back(self, now: float) -> bool:
         """Returns whether the last rollback is at least `every_s` ago."""

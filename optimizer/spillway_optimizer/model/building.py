@@ -98,7 +98,7 @@ class Survey:
                 continue
             routes = {graph.route(row) for row in application.rows}
             to = frozenset(r for r in routes if application.classes[r[1]] == service)
-            holds.append(Hold(Scope(Kind.SERVICE, service), f"{text}, taken as constant", to))
+            holds.append(Hold(Scope(Kind.SERVICE, service), f"{text}; assumed to be constant", to))
             known |= {(s, c): _AMPLE_RPS for s, c in needed if s == service and (s, c) not in known}
         return Found(known, found.notes, tuple(refusals), tuple(holds))
 

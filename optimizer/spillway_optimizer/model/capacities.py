@@ -92,7 +92,7 @@ def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
         return row.capacity_rps, ""
     rps = row.capacity_rps * min(worth, GROWTH * row.pods) / row.pods
     seen = f"{row.capacity_rps:.0f} req/s were measured with {row.pods:.0f} pods, {live:.0f} are connected"
-    fresh = f", {live - settled:.0f} of them for less than some minutes" if live > settled else ""
+    fresh = f", {live - settled:.0f} of them for a few minutes only" if live > settled else ""
     return rps, f"{seen}{fresh}: {rps:.0f} req/s"
 
 
@@ -108,15 +108,15 @@ def _unmeasured(
     if not telemetry.placement or any(row.cluster == cluster for row in likes):
         # Either a model from a file, which has no pods and no next step, or an estimate from the
         # CPU share of this cluster itself.
-        return least, f"none was measured; {least:.0f} req/s is assumed, the least of its like"
+        return least, f"none was measured; {least:.0f} req/s is assumed, the lowest of this service"
     live = telemetry.pods.get((cluster, service), 0)
     per_pod = [rps for row in likes if (rps := _per_pod(row, telemetry)) is not None]
     if per_pod:
         whole = min(per_pod) * max(live, 1)
-        pods = f"{live} connected pods" if live > 0 else "an unknown number of pods, taken as 1,"
-        why = f"{pods} of {min(per_pod):.0f} req/s, the least of its like"
+        pods = f"{live} connected pods" if live > 0 else "an unknown number of pods, assumed to be 1,"
+        why = f"{pods} of {min(per_pod):.0f} req/s, the lowest of this service"
     else:
-        whole, why = least, f"{least:.0f} req/s, the least of its like, whose pods are unknown"
+        whole, why = least, f"{least:.0f} req/s, the lowest of this service, for an unknown number of pods"
     served = _served(telemetry, service, cluster, curves, now)
     rps = min(whole, max(START * whole, GROWTH * served))
     ramp = f"; {rps:.0f} req/s at first, while {served:.0f} are served" if rps < whole else ""

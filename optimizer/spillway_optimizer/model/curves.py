@@ -43,7 +43,7 @@ def curves(
             text = f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}"
             refusals.append(Refusal(Scope(Kind.CLASS, class_id), text))
         else:
-            notes.append(f"curves: {class_id!r}: {state}; taken as constant {own_ms:.1f} ms")
+            notes.append(f"curves: {class_id!r}: {state}; assumed to be constant at {own_ms:.1f} ms")
             found[class_id] = Curve(0.0, own_ms)
     return Found(found, tuple(notes), tuple(refusals))
 

@@ -274,7 +274,7 @@ class Worker:
             return Checkpoint.from_json(text)
         except ValueError as error:
             self.states.say(
-                "checkpoint", f"unreadable, starting afresh: {error}", logging.WARNING, "malformed"
+                "checkpoint", f"unreadable; starting without it: {error}", logging.WARNING, "malformed"
             )
             return Checkpoint()
 

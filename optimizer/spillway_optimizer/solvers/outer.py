@@ -35,7 +35,7 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
             result = mathopt.solve(lp.model, _SECOND)
         if result.termination.reason != mathopt.TerminationReason.OPTIMAL:
             raise SolveError(
-                f"linear programme ended {result.termination.reason.name}: {result.termination.detail}"
+                f"the linear programme ended with {result.termination.reason.name}: {result.termination.detail}"
             )
         bound = max(bound, result.objective_value())
         flows, load = lp.read(result.variable_values())

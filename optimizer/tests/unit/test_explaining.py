@@ -90,7 +90,7 @@ def test_a_class_that_nobody_asks_for_now_is_not_unknown(told):
     with pytest.raises(InputError) as error:
         _explained(of, BACKEND, "west")
     assert str(error.value) == (
-        f"CLASS: {BACKEND!r} is known to telemetry, but nothing that users ask for now calls it"
+        f"CLASS: {BACKEND!r} is known to telemetry, but no request of users calls it now"
     )
     with pytest.raises(InputError, match="^CLASS: unknown 'frontend GET /x'; closest: frontend GET "):
         _explained(of, "frontend GET /x", "west")

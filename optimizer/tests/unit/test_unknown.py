@@ -280,11 +280,11 @@ async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
     await mesh.solve(NOW, _times("west", 1.2))
     before = {key: w for key, w in mesh.rules().items() if key[2].startswith("backend")}
     mesh.unknown = _known(NOW + 5, *mesh.clusters)
-    mesh.unknown["east"]["backend"] = UnknownEntry(0.0, "neither counters nor spans of it come")
+    mesh.unknown["east"]["backend"] = UnknownEntry(0.0, "it sends neither counters nor spans")
     rows = await mesh.solve(NOW + 5, _times("west", 1.6), "load")
     after = {key: w for key, w in mesh.rules().items() if key in before}
     assert _towards(after, "east") == _towards(before, "east") and mesh.rules() != before
-    note = "unknown: 'backend' in 'east': neither counters nor spans of it come; its demand"
+    note = "unknown: 'backend' in 'east': it sends neither counters nor spans; its demand"
     assert any(said.startswith(note) for said in rows["gateway"]["notes"])
 
 
