@@ -56,7 +56,7 @@ func TestRealEnvoyIsNotMovedByWhoeverWritesToTheBus(t *testing.T) {
 		{"one byte changed", signing.Value{Payload: append([]byte{away[0] ^ 1}, away[1:]...), Signature: good.Signature, KeyID: good.KeyID}, count.RulesetsBadSignature, "the signature does not match this value"},
 		{"south's", harness.PublisherKey.Sign("south", away), count.RulesetsOtherCluster, "signed for another cluster: south"},
 		{"the one before", before, count.RulesetsReplayed, "version: 1; must be above 2, which was taken before"},
-		{"an expired one", harness.PublisherKey.Sign("north", payload(t, 3, -time.Minute, 0, 10000)), count.RulesetsStale, "is over"},
+		{"an expired one", harness.PublisherKey.Sign("north", payload(t, 3, -time.Minute, 0, 10000)), count.RulesetsStale, "must be in the future"},
 		{"one that would keep out all after it", harness.PublisherKey.Sign("north", payload(t, 1<<53, time.Hour, 0, 10000)), count.RulesetsRefused, "ahead of this relay's clock"},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
