@@ -96,7 +96,7 @@ def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
 
     built = model.build(_told(rare), TOPOLOGY, NOW)
     assert built.problem.curves["backend GET /rare"].b_ms == 9.0
-    assert any("backend GET /rare" in note and "constant 9.0 ms" in note for note in built.notes)
+    assert any("backend GET /rare" in note and "constant at 9.0 ms" in note for note in built.notes)
 
 
 def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
