@@ -22,7 +22,7 @@ from spillway_publisher.process.telemetry import Telemetry, log
 from spillway_publisher.service.service import Service
 
 
-@click.group
+@click.group(cls=command_line.Group)
 def cli() -> None:
     """Guards, versions and publishes rulesets."""
 
@@ -94,7 +94,7 @@ def reset_fence(origin: str, reason: str) -> int:
 
 
 @cli.command
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=command_line.PATH)
 def validate(file: Path) -> int:
     """Checks a ruleset file against the topology."""
     topology, _ = _read(load(config.TopologySettings))

@@ -5,6 +5,7 @@ buffer while ClickHouse is away. Rows stored twice collapse in the table (Replac
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
@@ -83,7 +84,7 @@ class Reports:
 
     async def acks(self, consumer: JetStreamContext.PullSubscription) -> None:
         """Stores acknowledgements for ever, and settles each after it is stored."""
-        async for batch in _batches(consumer):
+        async for batch in batches(consumer):
             good = await self._sort_out(batch, self._acknowledgement_row)
             await self._store([row for _, row in good], batch)
             for message, _ in good:
@@ -101,7 +102,7 @@ class Reports:
         # The server's clock stamped the stored heartbeats, so it gives their age. Our clock may
         # differ.
         self._server_at = (await consumer.consumer_info()).created.timestamp() - time.monotonic()
-        async for batch in _batches(consumer):
+        async for batch in batches(consumer):
             for message, heartbeat in await self._sort_out(batch, self._heard):
                 late = self._presences[heartbeat.cluster].until <= time.monotonic()
                 self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
@@ -200,10 +201,15 @@ class Reports:
                 await asyncio.sleep(RETRY_S)
 
 
-async def _batches(consumer: JetStreamContext.PullSubscription) -> AsyncIterator[list[Msg]]:
+async def batches(consumer: JetStreamContext.PullSubscription) -> AsyncIterator[list[Msg]]:
+    """Yields what arrives, at least one message at a time."""
     while True:
-        try:
-            yield await consumer.fetch(BATCH, timeout=FETCH_S)
-        except TimeoutError:
+        batch: list[Msg] = []
+        with contextlib.suppress(TimeoutError):
+            # Empty when the server ends the request early, as when it is restarted.
+            batch = await consumer.fetch(BATCH, timeout=FETCH_S)
+        if batch:
+            yield batch
+        else:
             # Raises when a server that lost its data has lost the consumer
             await consumer.consumer_info()

@@ -5,7 +5,7 @@ from spillway.v1.acknowledgement_pb2 import Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
 from spillway_publisher.clients import rows
-from spillway_publisher.service.reports import Malformed, read_report
+from spillway_publisher.service.reports import Malformed, batches, read_report
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,27 @@ def test_acknowledgement_without_outcome_or_time_is_no_row():
     message.outcome = 0
     with pytest.raises(ValueError, match="outcome: 0; must be"):
         rows.acknowledgement_row(message)
+
+
+class Consumer:
+    """Answers each fetch with the next of `answers`, and counts questions about itself."""
+
+    def __init__(self, *answers) -> None:
+        self.answers, self.asked = list(answers), 0
+
+    async def fetch(self, count: int, timeout: float) -> list[str]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def consumer_info(self) -> None:
+        self.asked += 1
+
+
+async def test_a_fetch_without_messages_is_no_batch():
+    """A server that is restarted ends a fetch early, and nats-py returns an empty list."""
+    consumer = Consumer([], TimeoutError(), ["first"], ["second"])
+    found = batches(consumer)
+    assert [await anext(found), await anext(found)] == [["first"], ["second"]]
+    assert consumer.asked == 2

@@ -51,11 +51,11 @@ var hostileRulesets = []hostile{
 			r.Rules = append(r.Rules, &spillwayv1.Rule{SourceCluster: "north", SourceService: fmt.Sprint("s", i), TrafficClass: first(r).TrafficClass})
 		}
 	}},
-	{name: "truncated", reason: "no spillway.v1.Ruleset", bytes: func(good []byte) []byte { return good[:len(good)-3] }},
-	{name: "not UTF-8", reason: "no spillway.v1.Ruleset", bytes: func(good []byte) []byte {
+	{name: "truncated", reason: "must be a spillway.v1.Ruleset", bytes: func(good []byte) []byte { return good[:len(good)-3] }},
+	{name: "not UTF-8", reason: "must be a spillway.v1.Ruleset", bytes: func(good []byte) []byte {
 		return []byte(strings.Replace(string(good), "/items/{id}", "/items/\xff\xfe}", 1))
 	}},
-	{name: "rubbish of 3 MB", reason: "no spillway.v1.Ruleset", bytes: func([]byte) []byte { return []byte(strings.Repeat("\xff", 3_000_000)) }},
+	{name: "rubbish of 3 MB", reason: "must be a spillway.v1.Ruleset", bytes: func([]byte) []byte { return []byte(strings.Repeat("\xff", 3_000_000)) }},
 
 	{name: "unknown clusters take nothing", spoil: func(r *spillwayv1.Ruleset) {
 		first(r).Destinations = append(first(r).Destinations, &spillwayv1.Destination{Cluster: "nowhere\x00\x1b[2J"})
