@@ -22,7 +22,7 @@ from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.service import config
 
 
-@click.group
+@click.group(cls=command_line.Group)
 def cli() -> None:
     """Computes routing rules."""
 

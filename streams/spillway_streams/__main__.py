@@ -47,7 +47,7 @@ QUIET = dict.fromkeys(("faust", "mode", "clickhouse_driver", "aiohttp.access", "
 TOOLS = ("acls", "classes", "model")
 
 
-class _Commands(click.Group):
+class _Commands(command_line.Group):
     """Imports a tool only when it is asked for, because its libraries take memory."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -87,14 +87,14 @@ def _run(job: str) -> NoReturn:
 
 for _name, _about in JOBS.items():
     cli.add_command(
-        click.Command(_name, callback=functools.partial(_run, _name), help=_about, short_help=_about)
+        command_line.Command(_name, callback=functools.partial(_run, _name), help=_about, short_help=_about)
     )
 
 
 @cli.command("topics")
 @click.option(
     "--file",
-    type=options.path,
+    type=command_line.PATH,
     required=True,
     help="YAML: topic: {partitions: n, replicas: n, config: {..}}.",
 )

@@ -147,7 +147,7 @@ async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
     return wrong
 
 
-@click.command
+@click.command(cls=command_line.Command)
 @click.option("--topics", default="", help="Kafka topics, separated by commas, that must be there.")
 @click.option("--tables", default="", help="ClickHouse tables, likewise.")
 def main(topics: str, tables: str) -> int:

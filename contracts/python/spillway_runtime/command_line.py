@@ -1,8 +1,10 @@
 """Command lines by Click: the exit code of a command, and options that depend on each other."""
 
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +13,8 @@ from click.core import ParameterSource
 from spillway_runtime import exit_codes
 
 Callback = Callable[..., Any]  # the function that a command calls
+# A path as it was given. The program itself tells why it cannot read a file.
+PATH = click.Path(path_type=Path, readable=False)
 
 
 def run(
@@ -62,7 +66,27 @@ def exclusive(*names: str, required: bool = False) -> Callable[[Callback], Callb
     return decorate
 
 
-class SpreadingCommand(click.Command):
+class Command(click.Command):
+    """A command that refuses an option where a value is missing: --reason --to=5."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises BadOptionUsage where Click would take the next option for the value."""
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        known = {flag for option in options for flag in (*option.opts, *option.secondary_opts)}
+        valued = {flag for option in options if not (option.is_flag or option.count) for flag in option.opts}
+        for flag, following in itertools.pairwise(itertools.takewhile(lambda text: text != "--", args)):
+            if flag in valued and following.partition("=")[0] in known:
+                raise click.BadOptionUsage(flag, f"Option {flag!r} requires an argument.", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class SpreadingCommand(Command):
     """A command whose options of type `Spread` take all arguments up to the next option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -75,3 +75,34 @@ def test_options_that_exclude_each_other_are_named(capsys):
 def test_an_option_takes_all_values_up_to_the_next(capsys, given, printed):
     assert command_line.run(command, "p", given.split()) == 0
     assert capsys.readouterr().out == printed + "\n"
+
+
+@pytest.mark.parametrize("given", ["--to --code=5", "--to --code 5", "--traces --to 1", "--code --traces a"])
+def test_the_next_option_is_no_value(capsys, given):
+    """An empty variable after --reason must not make the reason of the option behind it."""
+    assert command_line.run(command, "p", given.split()) == 2
+    assert f"Option '{given.split()[0]}' requires an argument." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["--to -5", "--to=--code", "--to x -- --to --code"])
+def test_what_is_no_option_is_a_value(given):
+    assert command_line.run(command, "p", given.split()) == 0
+
+
+def test_commands_of_a_group_are_of_the_same_kind(capsys):
+    group = command_line.Group()
+
+    @group.command()
+    @click.option("--reason")
+    @click.option("--to")
+    def rollback(**_: str) -> None:
+        raise AssertionError("must not run")
+
+    assert command_line.run(group, "p", ["rollback", "--reason", "--to=5"]) == 2
+    assert "Option '--reason' requires an argument." in capsys.readouterr().err
+
+
+def test_a_path_that_cannot_be_read_is_left_to_the_program(tmp_path):
+    """Its error says why, and has a code of its own. Root reads all, so the type is asked."""
+    assert not command_line.PATH.readable
+    assert command_line.PATH.convert(str(tmp_path / "absent"), None, None) == tmp_path / "absent"

@@ -162,8 +162,8 @@ def statements(roles: Iterable[Role]) -> list[str]:
     return made
 
 
-@click.command
-@click.option("--file", type=click.Path(path_type=Path), required=True, help="grants.yaml.")
+@click.command(cls=command_line.Command)
+@click.option("--file", type=command_line.PATH, required=True, help="grants.yaml.")
 @click.option("--users", is_flag=True, help="A server's configuration file (users.d) instead of SQL.")
 def main(file: Path, users: bool) -> int:
     """Prints the roles of grants.yaml as statements for a server's operator."""

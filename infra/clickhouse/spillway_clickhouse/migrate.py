@@ -204,8 +204,8 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-@click.command
-@click.option("--ddl", type=click.Path(path_type=Path), required=True, help="Folder of NNNN_*.sql files.")
+@click.command(cls=command_line.Command)
+@click.option("--ddl", type=command_line.PATH, required=True, help="Folder of NNNN_*.sql files.")
 @click.option(
     "--variant", type=click.Choice(VARIANTS), help="Default: SPILLWAY_CLICKHOUSE_VARIANT, else single."
 )

@@ -126,15 +126,12 @@ def _settings(ask: Ask, user: str) -> set[tuple[str, str]]:
     return {(name, value) for name, value in ask(text)}
 
 
-_PATH = click.Path(path_type=Path)
-
-
-@click.command
-@click.option("--file", type=_PATH, required=True, help="grants.yaml.")
+@click.command(cls=command_line.Command)
+@click.option("--file", type=command_line.PATH, required=True, help="grants.yaml.")
 @click.option(
     "--sums",
     "folder",
-    type=_PATH,
+    type=command_line.PATH,
     required=True,
     help="Folder: a file per user, the SHA-256 of its password.",
 )

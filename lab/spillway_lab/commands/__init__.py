@@ -1,10 +1,10 @@
 """The commands of `python -m spillway_lab`. Each module has one, `command`."""
 
-import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import accuracy, certificates, demo, load, render, replay, sql, stack, wan
 
 _MODULES = (accuracy, demo, replay, sql, stack, render, certificates, wan, load)
-cli = click.Group(
+cli = command_line.Group(
     help="The lab: emulated clusters and load.", commands=[module.command for module in _MODULES]
 )

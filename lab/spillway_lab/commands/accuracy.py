@@ -6,13 +6,14 @@ It drives the application with load that rises in steps.
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.experiments import accuracy
 from spillway_lab.scenario import scenario
 
 
-@click.command("accuracy")
+@click.command("accuracy", cls=command_line.Command)
 @options.scenario
 @options.run_folder("accuracy")
 def command(file: Path, name: str) -> None:

@@ -3,18 +3,19 @@
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
-from spillway_lab.commands import options
 from spillway_lab.keys import certificates
 from spillway_lab.keys.keystore import Keystore
 
 
 @click.command(
     "certificates",
+    cls=command_line.Command,
     help=f"Issues a run folder's certificates again ({certificates.LIFETIME.days} days). "
     "Servers take them up as they run.",
 )
-@click.option("--run", "folder", type=options.path, required=True, help="Run folder.")
+@click.option("--run", "folder", type=command_line.PATH, required=True, help="Run folder.")
 def command(folder: Path) -> None:
     store = Keystore(folder / "tls")
     renewed = store.renew()

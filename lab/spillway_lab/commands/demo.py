@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.experiments import demo
 from spillway_lab.scenario import scenario
 
 
-@click.command("demo")
+@click.command("demo", cls=command_line.Command)
 @options.scenario
 @options.run_folder("demo")
 def command(file: Path, name: str) -> None:

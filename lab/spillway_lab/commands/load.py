@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.load import load, targets
@@ -18,7 +19,7 @@ from spillway_lab.render import pods
 from spillway_lab.scenario import scenario
 
 
-@click.command("load")
+@click.command("load", cls=command_line.Command)
 @options.scenario
 @options.port_base
 @click.option(

@@ -1,15 +1,16 @@
 """Options that several commands have."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
+from spillway_runtime import command_line
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-path = click.Path(path_type=Path)
-scenario = click.option("--scenario", "file", type=path, required=True, help="The scenario (YAML).")
+scenario = click.option(
+    "--scenario", "file", type=command_line.PATH, required=True, help="The scenario (YAML)."
+)
 port_base = click.option(
     "--port-base", type=int, required=True, help="First port of the lab; the rest follow."
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.keys import signing
@@ -17,19 +18,21 @@ from spillway_lab.stack.settings import RenderSettings, read
 NETWORKS = {"local": pods.LOCAL, "compose": pods.COMPOSE}
 
 
-@click.command("render")
+@click.command("render", cls=command_line.Command)
 @options.scenario
 @options.port_base
-@click.option("--out", type=options.path, required=True, help="Run folder.")
-@click.option("--tls", type=options.path, help="Folder of the certificates. Default: tls in the run folder.")
+@click.option("--out", type=command_line.PATH, required=True, help="Run folder.")
+@click.option(
+    "--tls", type=command_line.PATH, help="Folder of the certificates. Default: tls in the run folder."
+)
 @click.option(
     "--xds",
     help="host:port of each cluster's relays, joined by +; clusters comma-separated, in the scenario's order.",
 )
 @click.option("--otlp", help="host:port (OTLP gRPC) of each cluster's collector, likewise.")
 @click.option("--toxiproxy", help="host:port of Toxiproxy's HTTP API.")
-@click.option("--infra", type=options.path, help="Folder of the templates: envoy/ and nats/.")
-@click.option("--filter-wasm", type=options.path, help="The telemetry filter that Envoy loads.")
+@click.option("--infra", type=command_line.PATH, help="Folder of the templates: envoy/ and nats/.")
+@click.option("--filter-wasm", type=command_line.PATH, help="The telemetry filter that Envoy loads.")
 @click.option(
     "--network",
     type=click.Choice(list(NETWORKS)),

@@ -6,14 +6,17 @@ It then shows what the solver would do with the models that were learned from th
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.experiments import replay
 
 
-@click.command("replay")
-@click.argument("traces", type=options.path, nargs=-1, required=True, metavar="FILE...")
-@click.option("--setting", type=options.path, required=True, help="Clusters and demand to plan for (YAML).")
+@click.command("replay", cls=command_line.Command)
+@click.argument("traces", type=command_line.PATH, nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--setting", type=command_line.PATH, required=True, help="Clusters and demand to plan for (YAML)."
+)
 @options.run_folder("replay")
 def command(traces: tuple[Path, ...], setting: Path, name: str) -> None:
     """Sends Jaeger traces through the collector.

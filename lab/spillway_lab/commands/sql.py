@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 from clickhouse_driver import Client
 from clickhouse_driver.errors import Error
+from spillway_runtime import command_line
 
 from spillway_lab.report import questions, tables
 from spillway_lab.scenario.errors import InvalidInput, LabError
@@ -17,7 +18,7 @@ URL = "SPILLWAY_CLICKHOUSE_URL"
 _LAST_S = 3600
 
 
-@click.command("sql")
+@click.command("sql", cls=command_line.Command)
 @click.argument("name", metavar="[QUESTION]", required=False)
 @click.option(
     "--param",

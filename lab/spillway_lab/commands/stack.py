@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import click
+from spillway_runtime import command_line
 
 from spillway_lab.commands import options
 from spillway_lab.report.progress import Progress
@@ -13,7 +14,7 @@ from spillway_lab.scenario import scenario
 from spillway_lab.stack import stack
 
 
-@click.command("stack")
+@click.command("stack", cls=command_line.Command)
 @options.scenario
 @options.run_folder("stack")
 @click.option("--policy", default="spillway", show_default=True, help="The optimizer's policy at start.")

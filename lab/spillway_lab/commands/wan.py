@@ -4,16 +4,15 @@ import logging
 from pathlib import Path
 
 import click
-from spillway_runtime import logs
+from spillway_runtime import command_line, logs
 
-from spillway_lab.commands import options
 from spillway_lab.stack.settings import WanSettings, read
 from spillway_lab.stack.wan import Wan, load_plan
 from spillway_lab.stack.wan_keeper import Keeper, serve
 
 
-@click.command("wan")
-@click.option("--plan", type=options.path, required=True, help="wan.json of a run folder.")
+@click.command("wan", cls=command_line.Command)
+@click.option("--plan", type=command_line.PATH, required=True, help="wan.json of a run folder.")
 @click.option("--toxiproxy", required=True, help="host:port of Toxiproxy's HTTP API.")
 @click.option("--once", is_flag=True, help="Applies the plan and ends.")
 def command(plan: Path, toxiproxy: str, once: bool) -> None:

@@ -73,7 +73,6 @@ def when(text: str, now: float | None = None) -> float:
         ) from None
 
 
-_FILE = click.Path(path_type=Path)
 _gathered = options.gathered(
     Source,
     "source",
@@ -81,12 +80,14 @@ _gathered = options.gathered(
         "--traces",
         cls=command_line.Spread,
         multiple=True,
-        type=_FILE,
+        type=command_line.PATH,
         metavar="FILE...",
         help="Jaeger or OTLP JSON, .gz allowed. Takes all that follows up to the next option, so that other "
         "arguments stand before it or after --.",
     ),
-    click.option("--model", type=_FILE, metavar="FILE", help="JSON as contracts/golden/3_model.json."),
+    click.option(
+        "--model", type=command_line.PATH, metavar="FILE", help="JSON as contracts/golden/3_model.json."
+    ),
     click.option("--clickhouse", metavar="URL", help="clickhouse://user:password@host:port/database."),
     click.option("--cluster", metavar="NAME", help="--traces: every span was made there."),
     click.option(
@@ -95,10 +96,10 @@ _gathered = options.gathered(
     click.option("--min-samples", type=int, metavar="N", help="--traces: calls that a curve is fitted from."),
     click.option("--since", type=when, metavar="TIME", help="--clickhouse: UTC time, or how long ago: 90m."),
     click.option("--window", type=duration, metavar="TIME", help="--clickhouse: length (default 5m): 30m."),
-    click.option("--topology", type=_FILE, metavar="YAML", help="Default: SPILLWAY_TOPOLOGY."),
+    click.option("--topology", type=command_line.PATH, metavar="YAML", help="Default: SPILLWAY_TOPOLOGY."),
     click.option(
         "--guardrails",
-        type=_FILE,
+        type=command_line.PATH,
         metavar="YAML",
         help="What routes must keep to. Default: SPILLWAY_GUARDRAILS.",
     ),

@@ -13,7 +13,7 @@ from spillway_optimizer.scenarios.table import as_text, rows
 NAMES = [scenario.name for scenario in ALL]
 
 
-@click.command(epilog=f"NAME is one of {', '.join(NAMES)}.")
+@click.command(cls=command_line.Command, epilog=f"NAME is one of {', '.join(NAMES)}.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(NAMES))
 @options.as_json
 def main(names: tuple[str, ...], as_json: bool) -> None:

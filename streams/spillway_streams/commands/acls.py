@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import yaml
 from aiokafka.errors import KafkaError
-from spillway_runtime import exit_codes
+from spillway_runtime import command_line, exit_codes
 
 from spillway_streams import StreamsError
 from spillway_streams.commands import options
@@ -19,14 +19,14 @@ from spillway_streams.process import cluster_topics, config
 from spillway_streams.topics import acls
 
 
-@click.command("acls")
+@click.command("acls", cls=command_line.Command)
 @click.option(
-    "--file", type=options.path, required=True, help="YAML: role: {read: [topic], ..., group: name}."
+    "--file", type=command_line.PATH, required=True, help="YAML: role: {read: [topic], ..., group: name}."
 )
 @options.clusters("a collector's user for each")
 @click.option(
     "--principals",
-    type=options.path,
+    type=command_line.PATH,
     help="YAML: user: principal, where it is not User:<user>, as of service accounts: {topics: 'User:sa-1a2b3c'}.",
 )
 @click.option("--print", "only_print", is_flag=True, help="Only prints them, one in a line; asks no broker.")

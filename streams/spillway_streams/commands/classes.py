@@ -28,7 +28,7 @@ from spillway_streams.process import config
 Answer = tuple[dict, str]  # a JSON object, empty if there is none, and the same as text
 
 
-@click.group("classes")
+@click.group("classes", cls=command_line.Group)
 def command() -> None:
     """Traffic classes: list, pin, unpin, explain.
 

@@ -12,7 +12,6 @@ from spillway_runtime import command_line, exit_codes
 
 from spillway_streams import StreamsError
 from spillway_streams.batches.columns import length
-from spillway_streams.commands import options
 from spillway_streams.model.modelling import Options
 from spillway_streams.recorded import offline, reading
 from spillway_streams.recorded.clusters import Clusters, TraceFileError
@@ -24,12 +23,12 @@ from spillway_streams.recorded.clusters import Clusters, TraceFileError
     "files",
     cls=command_line.Spread,
     multiple=True,
-    type=options.path,
+    type=command_line.PATH,
     required=True,
     metavar="FILE...",
     help="Jaeger JSON, or OTLP JSON (one object, or one per line); gzipped or not.",
 )
-@click.option("--topology", type=options.path, required=True, help="YAML; names the clusters.")
+@click.option("--topology", type=command_line.PATH, required=True, help="YAML; names the clusters.")
 @click.option("--cluster", default="", metavar="NAME", help="Every span was made there.")
 @click.option(
     "--cluster-attribute", default="", metavar="KEY", help="Attribute (tag) that names a span's cluster."

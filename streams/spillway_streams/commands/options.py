@@ -1,12 +1,10 @@
 """Options that several commands have."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-path = click.Path(path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
 

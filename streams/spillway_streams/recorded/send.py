@@ -77,11 +77,8 @@ def _export(stub: TraceServiceStub, batch: ExportTraceServiceRequest) -> None:
         return
 
 
-_PATH = click.Path(path_type=Path)
-
-
-@click.command
-@click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
+@click.command(cls=command_line.Command)
+@click.argument("files", nargs=-1, required=True, type=command_line.PATH, metavar="FILE...")
 @click.option("--cluster", required=True, help="Cluster that the traces were recorded in.")
 @click.option("--endpoint", required=True, help="host:port of an OTLP gRPC receiver.")
 @click.option(
@@ -96,12 +93,12 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option(
     "--ca",
-    type=_PATH,
+    type=command_line.PATH,
     metavar="PEM",
     help="Authorities of the receiver; with --cert and --key: mutual TLS, without: in clear.",
 )
-@click.option("--cert", type=_PATH, metavar="PEM", help="Certificate to show.")
-@click.option("--key", type=_PATH, metavar="PEM", help="Its private key.")
+@click.option("--cert", type=command_line.PATH, metavar="PEM", help="Certificate to show.")
+@click.option("--key", type=command_line.PATH, metavar="PEM", help="Its private key.")
 def main(
     files: tuple[Path, ...], cluster: str, endpoint: str, rate: float, batch: int, **pem: Path | None
 ) -> int:
