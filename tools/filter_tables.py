@@ -57,7 +57,9 @@ def _default(code: str, method: str, arguments: list[str]) -> str:
     body = _between(code, f"fn {method}(", "\n    }\n")
     if named := re.search(r'Some\("(.*?)"\)\);', body):
         return f"`{named[1]}`"
-    return "required" if f'"{method}: missing' in body else "none"
+    if f'"{method}: missing' not in body:
+        return "none"
+    return "required (inbound)" if "self.inbound()" in body else "required"
 
 
 def _limits(code: str, method: str, arguments: list[str]) -> str:

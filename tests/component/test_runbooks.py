@@ -77,7 +77,7 @@ def test_a_command_of_a_box_runs(command: str, hotel_url: str, redis_urls: dict[
         timeout=120, check=False,
     )  # fmt: skip
     if arguments[0] in UNDERSTOOD:
-        assert "usage:" not in done.stderr and re.search(r"SPILLWAY_\w+", done.stderr), done.stderr
+        assert "Usage:" not in done.stderr and re.search(r"SPILLWAY_\w+", done.stderr), done.stderr
     else:
         assert done.returncode == 0, done.stderr
 

@@ -44,13 +44,13 @@ PLAIN = {
         a alpha b delta gamma perf sigma tau theta u
     """,
     "everyday nouns": """
-        age author change detail duration error expiry gain half interval item kind level life limit
+        age author change detail duration error expiry gain half interval item kind level life
         memory name note outcome overflow period rate reason region row setting share size state
         success user value variant
     """,
     "computing": """
         connection cpu dependency dir file grant lag lateness plaintext port process queue replica
-        server snapshot thread timeout
+        server thread timeout
     """,
     "programs": """
         clickhouse envoy kafka kubernetes nats redis spillway wasm
@@ -76,7 +76,7 @@ PLAIN = {
         container context family k8s kubeconfig kubelet label namespace node selector
     """,
     "verbs": """
-        accept adapted admitted become changed confirm connected counted created cut denied dropped
+        accept admitted become changed confirm connected counted created cut denied dropped
         expire expired explained fail failed finished fit fitted flush found heard held idle ignored
         listen lost measured observed opened overridden placed predicted recovered refresh refused
         rejected remember renew replayed reset resolved sent served settle skipped stamped started
