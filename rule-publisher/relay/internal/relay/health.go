@@ -54,7 +54,7 @@ func (r *Relay) NotReady(now time.Time) string {
 	if r.draining.Load() {
 		return "draining"
 	}
-	why, until := "NATS has not answered yet which one is in force", r.started.Add(ColdStart)
+	why, until := "NATS has not delivered the one in force yet", r.started.Add(ColdStart)
 	if refusal := r.refusal.Reason(); refusal != "" {
 		why, until = "NATS refuses this relay: "+refusal, r.started.Add(RefusedStart)
 	}
