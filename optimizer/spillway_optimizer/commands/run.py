@@ -55,7 +55,12 @@ def _shared(command: Callable[..., Answer]) -> Callable[..., int]:
 
 
 @click.command("plan", cls=command_line.SpreadingCommand)
-@click.option("--policies", metavar="A,B", help=f"Only these, and {SPILLWAY}; of {', '.join(REGISTRY)}.")
+@click.option(
+    "--policies",
+    metavar="A,B",
+    help=f"Policies to plan, separated by commas. {SPILLWAY} is always planned. "
+    f"Known: {', '.join(REGISTRY)}.",
+)
 @click.option("--all-rules", is_flag=True, help="The rules of every policy as text.")
 @_shared
 def plan(policies: str | None, all_rules: bool, source: Source, what_if: WhatIf) -> Answer:
@@ -82,7 +87,11 @@ def plan(policies: str | None, all_rules: bool, source: Source, what_if: WhatIf)
 @click.argument("class_id", metavar="CLASS")
 @click.argument("cluster_of", metavar="CLUSTER")
 @click.option(
-    "--rules", default=SPILLWAY, show_default=True, type=click.Choice([NOW, *REGISTRY]), help="Whose split."
+    "--rules",
+    default=SPILLWAY,
+    show_default=True,
+    type=click.Choice([NOW, *REGISTRY]),
+    help="The policy whose rules are explained; `now`: the rules in force.",
 )
 @_shared
 def explain(class_id: str, cluster_of: str, rules: str, source: Source, what_if: WhatIf) -> Answer:

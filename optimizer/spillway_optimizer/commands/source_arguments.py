@@ -82,18 +82,18 @@ _gathered = options.gathered(
         multiple=True,
         type=command_line.PATH,
         metavar="FILE...",
-        help="Jaeger or OTLP JSON, .gz allowed. Takes all that follows up to the next option, so that other "
-        "arguments stand before it or after --.",
+        help="Jaeger or OTLP JSON, .gz allowed. Takes every argument up to the next option. Put other "
+        "arguments before it or after --.",
     ),
     click.option(
         "--model", type=command_line.PATH, metavar="FILE", help="JSON as contracts/golden/3_model.json."
     ),
     click.option("--clickhouse", metavar="URL", help="clickhouse://user:password@host:port/database."),
-    click.option("--cluster", metavar="NAME", help="--traces: every span was made there."),
+    click.option("--cluster", metavar="NAME", help="--traces: the cluster of every span."),
     click.option(
         "--cluster-attribute", metavar="KEY", help="--traces: attribute that names a span's cluster."
     ),
-    click.option("--min-samples", type=int, metavar="N", help="--traces: calls that a curve is fitted from."),
+    click.option("--min-samples", type=int, metavar="N", help="--traces: fewest calls to fit a curve from."),
     click.option("--since", type=when, metavar="TIME", help="--clickhouse: UTC time, or how long ago: 90m."),
     click.option("--window", type=duration, metavar="TIME", help="--clickhouse: length (default 5m): 30m."),
     click.option("--topology", type=command_line.PATH, metavar="YAML", help="Default: SPILLWAY_TOPOLOGY."),
@@ -101,7 +101,7 @@ _gathered = options.gathered(
         "--guardrails",
         type=command_line.PATH,
         metavar="YAML",
-        help="What routes must keep to. Default: SPILLWAY_GUARDRAILS.",
+        help="Guardrails that routes must keep. Default: SPILLWAY_GUARDRAILS.",
     ),
 )
 

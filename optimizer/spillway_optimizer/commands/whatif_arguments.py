@@ -90,9 +90,9 @@ def _many(flag: str, parse: Callable[[str], object], metavar: str, help: str) ->
 what_if = options.gathered(
     WhatIf,
     "what_if",
-    _many("--demand", _demand, DEMAND, "What if: requests that enter there."),
-    _many("--scale", _scale, SCALE, "What if: demand times so much."),
-    _many("--capacity", _capacity, CAPACITY, "What if: where it saturates."),
-    _many("--without", _without, "SERVICE@CLUSTER", "What if: it is not there."),
-    _many("--drain", str, "CLUSTER", "What if: takes calls only where no other cluster can."),
+    _many("--demand", _demand, DEMAND, "What if: the demand of a cluster, or of one class in it."),
+    _many("--scale", _scale, SCALE, "What if: demand multiplied by a factor."),
+    _many("--capacity", _capacity, CAPACITY, "What if: the capacity of a service."),
+    _many("--without", _without, "SERVICE@CLUSTER", "What if: a cluster without the service."),
+    _many("--drain", str, "CLUSTER", "What if: a cluster takes calls only where no other can."),
 )
