@@ -16,9 +16,8 @@ from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.rules import to_shares
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.rulesets.integer_weights import integer_rules
-from spillway_optimizer.sources.errors import InputError, in_lines
+from spillway_optimizer.sources.errors import InputError, in_lines, unknown
 from spillway_optimizer.sources.situation import Now, Situation, now
-from spillway_optimizer.sources.told import unknown
 
 
 def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: Progress) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: 
     return {
         "class": class_id,
         "cluster": cluster,
-        "source": of.told.source,
+        "source": of.data.source,
         "what_if": words(of.what_if),
         "rules": rules,
         "rules_from": today.rules_from if rules == "now" else f"policy {rules}",
@@ -73,12 +72,12 @@ def _shares(of: Situation, rules: str, today: Now, progress: Progress) -> tuple[
         weights = integer_rules(of.problem, project(of.problem, solution))
         return to_shares(of.problem, weights), solution.binding, solution.notes
     except OptimizerError as error:
-        raise InputError(in_lines(f"{of.told.source}: policy {rules}", error)) from error
+        raise InputError(in_lines(f"{of.data.source}: policy {rules}", error)) from error
 
 
 def _share_now(of: Situation, today: Now, route: Route, cluster: str) -> float | None:
     """Returns the destination's share by the rules in force. None if no rules are known."""
-    if of.told.in_force is None:
+    if of.data.in_force is None:
         return None
     layout = of.problem.layout
     e = callers(of.problem, route.class_id)[route.source_service][0]

@@ -39,7 +39,7 @@ def plan(of: Situation, policies: Collection[str], progress: Progress) -> dict[s
     today = now(of)
     with_today = from_shares(problem, today.shares)
     document = {
-        "source": of.told.source,
+        "source": of.data.source,
         "what_if": words(of.what_if),
         "input_window": of.model.window.id,
         "notes": list(of.notes),
@@ -74,13 +74,13 @@ def _size(of: Situation) -> dict[str, Any]:
 
 def _answer(of: Situation, name: str) -> tuple[dict[str, Any], Ruleset | None]:
     """Returns the prediction and rules of one policy as JSON, and its ruleset."""
-    problem, told, model = of.problem, of.told, of.model
+    problem, data, model = of.problem, of.data, of.model
     began = time.monotonic()
-    stamp = Stamp(f"plan-{name}", name, Origin.ORIGIN_OPTIMIZER, model.window, told.now, TTL_S, model.classes)
+    stamp = Stamp(f"plan-{name}", name, Origin.ORIGIN_OPTIMIZER, model.window, data.now, TTL_S, model.classes)
     try:
         solution = REGISTRY[name]().route(problem)
         solve_s = time.monotonic() - began
-        extracted = from_solution(problem, solution, stamp, told.topology)
+        extracted = from_solution(problem, solution, stamp, data.topology)
     except OptimizerError as error:
         return {"error": str(error)}, None
     return _predicted(extracted.evaluation) | {

@@ -16,8 +16,7 @@ from spillway_optimizer.commands import options, source_arguments, whatif_argume
 from spillway_optimizer.commands.source_arguments import Source
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.process.progress import Progress
-from spillway_optimizer.sources.errors import CommandError, InputError
-from spillway_optimizer.sources.told import unknown
+from spillway_optimizer.sources.errors import CommandError, InputError, unknown
 from spillway_optimizer.sources.whatif import WhatIf
 
 if TYPE_CHECKING:

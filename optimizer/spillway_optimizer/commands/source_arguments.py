@@ -20,7 +20,7 @@ from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import clickhouse, live, model_file, traces
 from spillway_optimizer.sources.errors import InputError, SettingError
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _LONGEST_D = 3650
@@ -113,7 +113,7 @@ def source(command: Callable[..., Any]) -> Callable[..., Any]:
     return one_source(one_cluster(_gathered(command)))
 
 
-def read(source: Source, progress: Progress) -> Told:
+def read(source: Source, progress: Progress) -> SourceData:
     """Reads the selected source. Raises CommandError.
 
     A malformed topology is a ContractError that names the file and each key.
@@ -146,10 +146,10 @@ def _of_variable(variable: str, given: Path | None) -> Iterator[None]:
         raise SettingError("\n".join(f"{variable}: {line}" for line in str(error).splitlines())) from error
 
 
-def _read(source: Source, path: Path, topology: Topology, progress: Progress) -> Told:
+def _read(source: Source, path: Path, topology: Topology, progress: Progress) -> SourceData:
     if source.traces:
-        told = traces.read(source.traces, _of_traces(source), path, progress)
-        return _of_document(_files(source.traces), told, topology)
+        telemetry = traces.read(source.traces, _of_traces(source), path, progress)
+        return _of_document(_files(source.traces), telemetry, topology)
     if source.model:
         return _of_document(f"model {source.model}", model_file.read(source.model), topology)
     if source.clickhouse:
@@ -159,8 +159,8 @@ def _read(source: Source, path: Path, topology: Topology, progress: Progress) ->
         return live.read(topology)
 
 
-def _of_document(source: str, telemetry: Telemetry, topology: Topology) -> Told:
-    return Told(source, telemetry, topology, model_file.as_of(telemetry))
+def _of_document(source: str, telemetry: Telemetry, topology: Topology) -> SourceData:
+    return SourceData(source, telemetry, topology, model_file.as_of(telemetry))
 
 
 def _files(paths: Sequence[Path]) -> str:

@@ -21,7 +21,7 @@ from spillway_optimizer.problem.rules import RuleKey, Rules
 from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY
 from spillway_optimizer.sources.errors import InputError, UnavailableError
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 
 _CONNECT_S, _ANSWER_S = 3, 120
 # streams/ stores whole traces a few seconds after they end.
@@ -54,7 +54,7 @@ def window(since: float | None, seconds: float | None, now: float) -> Window:
     return Window(since, end)
 
 
-def read(url: str, topology: Topology, since: float | None, seconds: float | None) -> Told:
+def read(url: str, topology: Topology, since: float | None, seconds: float | None) -> SourceData:
     """Reads a situation from ClickHouse.
 
     Raises UnavailableError if ClickHouse does not answer, and InputError if it has no data of the
@@ -87,7 +87,7 @@ class _Reader:
         return history.model_rows(self._client, self.window.end)
 
 
-def _read(reader: _Reader, topology: Topology) -> Told:
+def _read(reader: _Reader, topology: Topology) -> SourceData:
     asked = reader.window
     load, demand = boards(reader.rows("calls"), reader.rows("cpu"), asked)
     if not demand:
@@ -102,7 +102,7 @@ def _read(reader: _Reader, topology: Topology) -> Told:
         for row in reader.rows("network")
     }
     in_force, version, at = rules(reader.rows("rules"))
-    return Told(
+    return SourceData(
         f"ClickHouse, {asked}",
         Telemetry(
             model.curves,

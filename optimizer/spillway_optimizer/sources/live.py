@@ -19,7 +19,7 @@ from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY, REDIS_AWAY
 from spillway_optimizer.sources.errors import UnavailableError
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 
 
 class Live(config.Redis, ClickHouseWire):
@@ -28,7 +28,7 @@ class Live(config.Redis, ClickHouseWire):
     clickhouse_url: config.ClickHouseUrl
 
 
-def read(topology: Topology) -> Told:
+def read(topology: Topology) -> SourceData:
     """Reads the running mesh.
 
     Raises UnavailableError with the variable of the server that does not answer.
@@ -55,11 +55,11 @@ def read(topology: Topology) -> Told:
     )
     now = time.time()
     notes: tuple[str, ...] = ()
-    told_by = f"version {in_force.version}, policy {in_force.policy}" if in_force else ""
+    in_force_from = f"version {in_force.version}, policy {in_force.policy}" if in_force else ""
     rules = in_force.routing(now) if in_force else None
     if in_force and not rules:
         rules, notes = None, (f"rules: version {in_force.version} is the newest, and has expired",)
-    return Told("the running mesh", telemetry, topology, now, rules, told_by, notes)
+    return SourceData("the running mesh", telemetry, topology, now, rules, in_force_from, notes)
 
 
 async def _hot(settings: Live, clusters: tuple[str, ...]) -> tuple[Telemetry, InForce | None]:

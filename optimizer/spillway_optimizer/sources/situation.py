@@ -10,7 +10,7 @@ from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.service.today import today
 from spillway_optimizer.sources import whatif
 from spillway_optimizer.sources.errors import InputError, in_lines
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 from spillway_optimizer.sources.whatif import WhatIf
 
 NOBODY = "locality failover, which proxies do without rules"
@@ -19,16 +19,16 @@ _MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Situation:
-    """A problem and the data that it was built from. `told` already includes the what-ifs."""
+    """A problem and the data that it was built from. `data` already includes the what-ifs."""
 
-    told: Told
+    data: SourceData
     what_if: WhatIf
     model: Model
     problem: Problem
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*_refused(self.model), *self.told.notes, *self.model.notes, *_drained(self.problem))
+        return (*_refused(self.model), *self.data.notes, *self.model.notes, *_drained(self.problem))
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,27 @@ class Now:
     rules_from: str
 
 
-def situation(told: Told, what_if: WhatIf) -> Situation:
+def situation(data: SourceData, what_if: WhatIf) -> Situation:
     """Builds the situation. Raises InputError with every reason why there is no problem.
 
     Each reason has its key.
     """
-    told = whatif.apply(told, what_if)
+    data = whatif.apply(data, what_if)
     model = build(
-        told.telemetry,
-        told.topology,
-        told.now,
-        demand_rps=told.demand_rps,
-        guardrails=told.guardrails,
-        in_force=told.in_force,
+        data.telemetry,
+        data.topology,
+        data.now,
+        demand_rps=data.demand_rps,
+        guardrails=data.guardrails,
+        in_force=data.in_force,
     )
     if model.problem is None:
-        refused = [in_lines(told.source, refusal) for refusal in model.refusals]
+        refused = [in_lines(data.source, refusal) for refusal in model.refusals]
         raise InputError("\n".join(refused + _left_out(model) + _hints(model)))
     try:
-        return Situation(told, what_if, model, whatif.apply_to_problem(model.problem, what_if))
+        return Situation(data, what_if, model, whatif.apply_to_problem(model.problem, what_if))
     except ProblemError as error:
-        raise InputError(in_lines(told.source, error)) from error
+        raise InputError(in_lines(data.source, error)) from error
 
 
 def _refused(model: Model) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def now(of: Situation) -> Now:
 
     A route fails over if it has no rule, or if its rule leads to a cluster that cannot serve it.
     """
-    found = today(of.problem, of.told.in_force or {})
-    if of.told.in_force is None:
+    found = today(of.problem, of.data.in_force or {})
+    if of.data.in_force is None:
         return Now(found.shares, NOBODY)
     lost = len(found.routes) - len(found.ruled)
     rest = f"; {lost} of {len(found.routes)} routes have no rule that fits and fail over" if lost else ""
-    return Now(found.shares, f"rules {of.told.in_force_from}{rest}")
+    return Now(found.shares, f"rules {of.data.in_force_from}{rest}")
 
 
 def _drained(problem: Problem) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from spillway_optimizer.inputs.placements import placements
 from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
 from spillway_optimizer.inputs.unknown import NOTHING
 from spillway_optimizer.problem.problem import Problem
-from spillway_optimizer.sources.errors import InputError
-from spillway_optimizer.sources.told import Told, unknown
+from spillway_optimizer.sources.errors import InputError, unknown
+from spillway_optimizer.sources.source_data import SourceData
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class WhatIf:
     drain: tuple[str, ...] = ()
 
 
-def apply(told: Told, what_if: WhatIf) -> Told:
+def apply(data: SourceData, what_if: WhatIf) -> SourceData:
     """Returns the data with changed telemetry and topology.
 
     Raises InputError with every option that is impossible.
     """
-    if problems := _problems(told, what_if):
+    if problems := _problems(data, what_if):
         raise InputError("\n".join(problems))
-    demand, rates = told.telemetry.demand, None
+    demand, rates = data.telemetry.demand, None
     if what_if.demand or what_if.scale:
-        wanted = _demanded(told, what_if)
+        wanted = _demanded(data, what_if)
         # Boards keep the measured rates, so that they are judged as measured. Where nothing was
         # measured, the rate is 0.
         demand = {
@@ -47,13 +47,13 @@ def apply(told: Told, what_if: WhatIf) -> Told:
         }
         rates = {(cluster, k): entry.rps for cluster, board in wanted.items() for k, entry in board.items()}
     telemetry = replace(
-        told.telemetry,
+        data.telemetry,
         demand=demand,
-        capacities=_capacities(told, what_if),
-        placement=_placed(told.telemetry, what_if),
-        left={**told.telemetry.left, **dict.fromkeys(what_if.without, told.now)},
+        capacities=_capacities(data, what_if),
+        placement=_placed(data.telemetry, what_if),
+        left={**data.telemetry.left, **dict.fromkeys(what_if.without, data.now)},
     )
-    return replace(told, telemetry=telemetry, topology=_declared(told.topology, what_if), demand_rps=rates)
+    return replace(data, telemetry=telemetry, topology=_declared(data.topology, what_if), demand_rps=rates)
 
 
 def apply_to_problem(problem: Problem, what_if: WhatIf) -> Problem:
@@ -65,10 +65,10 @@ def apply_to_problem(problem: Problem, what_if: WhatIf) -> Problem:
     return replace(problem, constraints=replace(constraints, drained=drained))
 
 
-def _problems(told: Told, what_if: WhatIf) -> list[str]:
-    clusters = [cluster.name for cluster in told.topology.clusters]
-    entries = {class_id for board in told.telemetry.demand.values() for class_id in board}
-    declared = {service.name: {p.cluster for p in service.placements} for service in told.topology.services}
+def _problems(data: SourceData, what_if: WhatIf) -> list[str]:
+    clusters = [cluster.name for cluster in data.topology.clusters]
+    entries = {class_id for board in data.telemetry.demand.values() for class_id in board}
+    declared = {service.name: {p.cluster for p in service.placements} for service in data.topology.services}
     found = []
     named = [("--demand", cluster) for cluster, _, _ in what_if.demand]
     named += [("--scale", cluster) for cluster, _ in what_if.scale if cluster]
@@ -80,31 +80,31 @@ def _problems(told: Told, what_if: WhatIf) -> list[str]:
         if class_id is not None and class_id not in entries:
             found.append(unknown("--demand: entry class", class_id, entries))
         elif cluster in clusters and rps > 0:
-            found += _entries_missing(told, what_if, cluster, [class_id] if class_id else sorted(entries))
-    services = {key.split(" ", 1)[0] for board in told.telemetry.load.values() for key in board} | set(
+            found += _entries_missing(data, what_if, cluster, [class_id] if class_id else sorted(entries))
+    services = {key.split(" ", 1)[0] for board in data.telemetry.load.values() for key in board} | set(
         declared
     )
     found += [
         unknown("--capacity: service", s, services) for s, _, _ in what_if.capacity if s not in services
     ]
     for service, cluster in what_if.without:
-        placed = _where(told, service)
+        placed = _where(data, service)
         if service not in services:
             found.append(unknown("--without: service", service, services))
         elif cluster in clusters and cluster not in placed:
             found.append(
                 f"--without: {service!r} is not in {cluster!r}; it is in {', '.join(sorted(placed)) or 'none'}"
             )
-    return found + _users_left(told, what_if)
+    return found + _users_left(data, what_if)
 
 
-def _where(told: Told, service: str) -> set[str]:
+def _where(data: SourceData, service: str) -> set[str]:
     """Returns the clusters that run a service."""
-    placed = placements(told.telemetry, told.topology, set(), told.now, NOTHING)
+    placed = placements(data.telemetry, data.topology, set(), data.now, NOTHING)
     return {cluster for name, cluster in placed.value if name == service}
 
 
-def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[str]) -> list[str]:
+def _entries_missing(data: SourceData, what_if: WhatIf, cluster: str, classes: list[str]) -> list[str]:
     """Reports demand in clusters where the entry service does not run.
 
     Entries are not routed, so demand of a class needs its service in the cluster where it enters.
@@ -112,18 +112,18 @@ def _entries_missing(told: Told, what_if: WhatIf, cluster: str, classes: list[st
     missing = {
         service
         for service in (traffic_class.parse(class_id).service for class_id in classes)
-        if cluster not in _where(told, service)
-        and not any(k.startswith(service + " ") for k in told.telemetry.demand.get(cluster, {}))
+        if cluster not in _where(data, service)
+        and not any(k.startswith(service + " ") for k in data.telemetry.demand.get(cluster, {}))
     }
     return [
-        f"--demand: {cluster}: {service!r} is not in {cluster!r}; it is in {', '.join(sorted(_where(told, service)))}"
+        f"--demand: {cluster}: {service!r} is not in {cluster!r}; it is in {', '.join(sorted(_where(data, service)))}"
         for service in sorted(missing)
     ]
 
 
-def _users_left(told: Told, what_if: WhatIf) -> list[str]:
+def _users_left(data: SourceData, what_if: WhatIf) -> list[str]:
     """Reports --without for an entry service in a cluster where users still enter."""
-    demand = _demanded(told, what_if)
+    demand = _demanded(data, what_if)
     return [
         f"--without: users enter at {service!r} in {cluster!r} ({rps:.1f} req/s) and are served where they enter; "
         f"add --demand {cluster}=0, and where they go instead"
@@ -137,19 +137,19 @@ def _users_left(told: Told, what_if: WhatIf) -> list[str]:
     ]
 
 
-def _demanded(told: Told, what_if: WhatIf) -> dict[str, dict[str, DemandEntry]]:
-    boards = {cluster: dict(board) for cluster, board in told.telemetry.demand.items()}
+def _demanded(data: SourceData, what_if: WhatIf) -> dict[str, dict[str, DemandEntry]]:
+    boards = {cluster: dict(board) for cluster, board in data.telemetry.demand.items()}
     for cluster, factor in what_if.scale:
         for name, board in boards.items():
             if cluster in (None, name):
                 boards[name] = {k: replace(e, rps=e.rps * factor) for k, e in board.items()}
     for cluster, class_id, rps in what_if.demand:
-        boards[cluster] = _set(told, boards.get(cluster, {}), class_id, rps)
+        boards[cluster] = _set(data, boards.get(cluster, {}), class_id, rps)
     return boards
 
 
 def _set(
-    told: Told, board: dict[str, DemandEntry], class_id: str | None, rps: float
+    data: SourceData, board: dict[str, DemandEntry], class_id: str | None, rps: float
 ) -> dict[str, DemandEntry]:
     """Sets the rate of one class, or the total rate of all classes.
 
@@ -157,34 +157,34 @@ def _set(
     proportions of all clusters together apply.
     """
     if class_id is not None:
-        return {**board, class_id: _entry(told, board.get(class_id), rps)}
+        return {**board, class_id: _entry(data, board.get(class_id), rps)}
     total = sum(entry.rps for entry in board.values())
-    mix = {k: entry.rps for k, entry in board.items()} if total > 0 else _mix(told)
+    mix = {k: entry.rps for k, entry in board.items()} if total > 0 else _mix(data)
     whole = sum(mix.values())
-    return {k: _entry(told, board.get(k), rps * part / whole) for k, part in mix.items()} if whole else {}
+    return {k: _entry(data, board.get(k), rps * part / whole) for k, part in mix.items()} if whole else {}
 
 
-def _mix(told: Told) -> dict[str, float]:
+def _mix(data: SourceData) -> dict[str, float]:
     """Returns the demand by class of all clusters together."""
     mix: dict[str, float] = {}
-    for board in told.telemetry.demand.values():
+    for board in data.telemetry.demand.values():
         for class_id, entry in board.items():
             mix[class_id] = mix.get(class_id, 0.0) + entry.rps
     return mix
 
 
-def _entry(told: Told, old: DemandEntry | None, rps: float) -> DemandEntry:
+def _entry(data: SourceData, old: DemandEntry | None, rps: float) -> DemandEntry:
     # The value is declared, not measured, so it is as fresh as the newest measured one.
-    at = max((e.at for board in told.telemetry.demand.values() for e in board.values()), default=told.now)
+    at = max((e.at for board in data.telemetry.demand.values() for e in board.values()), default=data.now)
     return replace(old, at=at, rps=rps) if old else DemandEntry(at, rps, 0.0, 0.0)
 
 
-def _capacities(told: Told, what_if: WhatIf) -> tuple[CapacityRow, ...]:
-    rows = list(told.telemetry.capacities)
+def _capacities(data: SourceData, what_if: WhatIf) -> tuple[CapacityRow, ...]:
+    rows = list(data.telemetry.capacities)
     for service, cluster, rps in what_if.capacity:
-        where = [cluster] if cluster else [c.name for c in told.topology.clusters]
+        where = [cluster] if cluster else [c.name for c in data.topology.clusters]
         rows = [row for row in rows if not (row.service == service and row.cluster in where)]
-        rows += [CapacityRow(told.now, "", name, service, rps) for name in where]
+        rows += [CapacityRow(data.now, "", name, service, rps) for name in where]
     return tuple(rows)
 
 

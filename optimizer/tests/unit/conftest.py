@@ -8,7 +8,7 @@ import pytest
 from spillway_contracts import topology
 from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.sources import model_file
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,8 +35,8 @@ def settings() -> Callable[..., Optimizer]:
 
 
 @pytest.fixture
-def told() -> Told:
+def data() -> SourceData:
     """The golden telemetry and topology, from which tests make plans."""
     telemetry = model_file.read(GOLDEN / "3_model.json")
     declared = topology.load(GOLDEN / "topology.yaml")
-    return Told("golden", telemetry, declared, model_file.as_of(telemetry))
+    return SourceData("golden", telemetry, declared, model_file.as_of(telemetry))

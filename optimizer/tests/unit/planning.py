@@ -8,7 +8,7 @@ from spillway_optimizer.commands import whatif_arguments
 from spillway_optimizer.commands.plan import plan
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources.situation import situation
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 from spillway_optimizer.sources.whatif import WhatIf
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
@@ -27,7 +27,7 @@ def what_if(*arguments: str) -> WhatIf:
     return command.main(arguments, standalone_mode=False)
 
 
-def plan_of(told: Told, *arguments: str, policies=("local",)) -> dict:
+def plan_of(data: SourceData, *arguments: str, policies=("local",)) -> dict:
     """Returns the plan as JSON shows it."""
-    document = plan(situation(told, what_if(*arguments)), policies, Progress())
+    document = plan(situation(data, what_if(*arguments)), policies, Progress())
     return json.loads(json.dumps(document))

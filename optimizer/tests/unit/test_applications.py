@@ -10,7 +10,7 @@ from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources.errors import InputError
 from spillway_optimizer.sources.situation import situation
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 from spillway_optimizer.sources.whatif import WhatIf
 from two_applications import OTHER, document, topology_text
 
@@ -167,10 +167,12 @@ def _budget(folder, usd_per_hour, mesh):
 def test_plan_and_explain_say_what_is_held(tmp_path):
     """The healthy application is planned and explained. The held one is named with the reason."""
     (tmp_path / "topology.yaml").write_text(topology_text())
-    told = document()
-    told["curves"] = [row for row in told["curves"] if row["class"] != BACKEND]
-    _edge(told, OTHER + FRONTEND, "payments.example POST /v1/charges", 1.0)
-    source = Told("test", telemetry.from_document(told), topology.load(tmp_path / "topology.yaml"), NOW)
+    edited = document()
+    edited["curves"] = [row for row in edited["curves"] if row["class"] != BACKEND]
+    _edge(edited, OTHER + FRONTEND, "payments.example POST /v1/charges", 1.0)
+    source = SourceData(
+        "test", telemetry.from_document(edited), topology.load(tmp_path / "topology.yaml"), NOW
+    )
     found = situation(source, WhatIf())
     planned = plan(found, ("local",), Progress())
     held = {a["name"]: a["held"] for a in planned["applications"]}

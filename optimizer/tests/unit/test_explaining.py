@@ -14,7 +14,7 @@ from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import model_file
 from spillway_optimizer.sources.errors import InputError
 from spillway_optimizer.sources.situation import Situation, situation
-from spillway_optimizer.sources.told import Told
+from spillway_optimizer.sources.source_data import SourceData
 from spillway_optimizer.sources.whatif import WhatIf
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
@@ -22,9 +22,11 @@ GATEWAY, FRONTEND, BACKEND = (f"{s} GET /items/{{id}}" for s in ("gateway", "fro
 
 
 @pytest.fixture
-def told() -> Told:
+def data() -> SourceData:
     telemetry = model_file.read(GOLDEN / "3_model.json")
-    return Told("golden", telemetry, topology.load(GOLDEN / "topology.yaml"), model_file.as_of(telemetry))
+    return SourceData(
+        "golden", telemetry, topology.load(GOLDEN / "topology.yaml"), model_file.as_of(telemetry)
+    )
 
 
 def _explained(of: Situation, class_id: str, cluster: str) -> dict:
@@ -32,15 +34,15 @@ def _explained(of: Situation, class_id: str, cluster: str) -> dict:
 
 
 @pytest.mark.parametrize("part", [0.137, 0.5, 0.731])
-def test_explain_explains_the_rules_that_plan_shows(told, part):
+def test_explain_explains_the_rules_that_plan_shows(data, part):
     """Both show the same weights, also under an egress budget.
 
     With a budget, rounding to integers must respect it.
     """
-    free = plan(situation(told, WhatIf()), (SPILLWAY,), Progress())["policies"][SPILLWAY]
+    free = plan(situation(data, WhatIf()), (SPILLWAY,), Progress())["policies"][SPILLWAY]
     budget = part * free["egress_usd_per_hour"]
     of = situation(
-        dataclasses.replace(told, guardrails=Guardrails(egress_budget_usd_per_hour=budget)), WhatIf()
+        dataclasses.replace(data, guardrails=Guardrails(egress_budget_usd_per_hour=budget)), WhatIf()
     )
     planned = plan(of, (SPILLWAY,), Progress())["policies"][SPILLWAY]
     assert planned["egress_usd_per_hour"] <= budget * (1 + 1e-9)
@@ -60,7 +62,7 @@ def test_explain_explains_the_rules_that_plan_shows(told, part):
     assert split, "a budget above nothing lets something leave"
 
 
-def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(told):
+def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(data):
     """frontend is in west, but denials leave its calls to backend without a destination.
 
     So frontend is called in east only. The error gives a reason for every destination. For a
@@ -69,7 +71,7 @@ def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(told):
     denied = Guardrails(
         denied_destinations=[Denial(source_cluster="west", traffic_class=BACKEND, clusters=["west", "east"])]
     )
-    of = situation(dataclasses.replace(told, guardrails=denied), WhatIf())
+    of = situation(dataclasses.replace(data, guardrails=denied), WhatIf())
     with pytest.raises(InputError) as error:
         _explained(of, BACKEND, "west")
     assert str(error.value).splitlines() == [
@@ -77,15 +79,15 @@ def test_a_caller_that_can_reach_nothing_is_not_said_to_be_absent(told):
         "CLUSTER: west: denied",
         "CLUSTER: east: denied",
     ]
-    gone = situation(told, WhatIf(without=(("frontend", "west"),)))
+    gone = situation(data, WhatIf(without=(("frontend", "west"),)))
     with pytest.raises(InputError, match="none of the callers of .* is in 'west': frontend"):
         _explained(gone, BACKEND, "west")
 
 
-def test_a_class_that_nobody_asks_for_now_is_not_unknown(told):
+def test_a_class_that_nobody_asks_for_now_is_not_unknown(data):
     """The error is one accurate line. For an unknown name, it lists the closest known ones."""
-    ratios = tuple(row for row in told.telemetry.call_ratios if row.class_id != BACKEND)
-    idle = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, call_ratios=ratios))
+    ratios = tuple(row for row in data.telemetry.call_ratios if row.class_id != BACKEND)
+    idle = dataclasses.replace(data, telemetry=dataclasses.replace(data.telemetry, call_ratios=ratios))
     of = situation(idle, WhatIf())
     with pytest.raises(InputError) as error:
         _explained(of, BACKEND, "west")

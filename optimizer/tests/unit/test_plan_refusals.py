@@ -59,9 +59,9 @@ def test_a_model_that_is_no_json_is_named_with_line_and_column():
         model_file.parse("[" * 100_000, "m")
 
 
-def test_a_problem_that_cannot_be_stated_says_why_and_what_helps(told):
+def test_a_problem_that_cannot_be_stated_says_why_and_what_helps(data):
     """Every refusal has its key. For an unknown capacity, the error names an option."""
-    bare = dataclasses.replace(told, telemetry=dataclasses.replace(told.telemetry, capacities=()))
+    bare = dataclasses.replace(data, telemetry=dataclasses.replace(data.telemetry, capacities=()))
     with pytest.raises(InputError) as error:
         situation(bare, what_if())
     assert "golden: capacities: none for 'backend'" in str(error.value)
@@ -70,12 +70,12 @@ def test_a_problem_that_cannot_be_stated_says_why_and_what_helps(told):
     assert situation(bare, what_if(*helped)).problem.capacity_rps["backend", "east"] == 600
 
 
-def test_a_refusal_says_what_was_left_out(told):
+def test_a_refusal_says_what_was_left_out(data):
     """An unreadable row is the reason why there is no capacity. The error reports both."""
     bad = ("CapacityRow: capacity_rps: 'many' must be a number or a UTC time",)
-    bare = dataclasses.replace(told.telemetry, capacities=(), malformed=bad)
+    bare = dataclasses.replace(data.telemetry, capacities=(), malformed=bad)
     with pytest.raises(InputError) as error:
-        situation(dataclasses.replace(told, telemetry=bare), what_if())
+        situation(dataclasses.replace(data, telemetry=bare), what_if())
     assert f"left out: {bad[0]}" in str(error.value).splitlines()
 
 

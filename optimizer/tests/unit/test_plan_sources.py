@@ -71,7 +71,7 @@ def test_rules_of_history_are_of_each_clusters_newest_version():
 @pytest.mark.parametrize(("left_s", "rules"), [
     (60, {("w", "a", "b GET /"): {"w": 10_000}}), (-60, {("w", "a", "b GET /"): {"w": 10_000}}), (-86_400, None),
 ])  # fmt: skip
-def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_s, rules):
+def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, data, left_s, rules):
     """Relays of the running mesh no longer follow these rules, and a note says so."""
     key = ("w", "a", "b GET /")
     ruleset = Ruleset()
@@ -81,12 +81,12 @@ def test_rules_that_are_held_no_longer_are_not_in_force(monkeypatch, told, left_
     )
 
     async def boards(url, clusters):
-        return told.telemetry, known
+        return data.telemetry, known
 
     monkeypatch.setattr(live, "_hot", boards)
     monkeypatch.setattr(live.History, "model", lambda self: history.ModelRows((), (), (), ()))
     monkeypatch.setenv("SPILLWAY_REDIS_URL", "redis://localhost")
     monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://localhost")
-    found = live.read(told.topology)
+    found = live.read(data.topology)
     assert found.in_force == rules
     assert ("rules: version 7 is the newest, and has expired" in found.notes) == (rules is None)
