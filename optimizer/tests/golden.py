@@ -21,11 +21,11 @@ GOLDEN = Path(__file__).resolve().parents[2] / "contracts" / "golden"
 
 def make() -> dict[str, str]:
     """File name -> text."""
-    told = telemetry.from_document(json.loads((GOLDEN / "3_model.json").read_text()))
+    inputs = telemetry.from_document(json.loads((GOLDEN / "3_model.json").read_text()))
     declared = topology.load(GOLDEN / "topology.yaml")
     # One second after the model's boards.
-    now = 1.0 + max(entry.at for board in told.demand.values() for entry in board.values())
-    built = model.build(told, declared, now)
+    now = 1.0 + max(entry.at for board in inputs.demand.values() for entry in board.values())
+    built = model.build(inputs, declared, now)
     if built.problem is None:
         raise SystemExit("; ".join(built.refusals))
     # The linear programme ends at a corner, which is the same on every machine. Results of the fast

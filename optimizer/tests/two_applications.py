@@ -48,12 +48,12 @@ def topology_text(third: str = "") -> str:
     return yaml.safe_dump(both)
 
 
-def with_third(told: dict[str, Any], third: str) -> dict[str, Any]:
+def with_third(model: dict[str, Any], third: str) -> dict[str, Any]:
     """A document whose `third` cluster has the boards and capacities of east."""
-    told = copy.deepcopy(told)
+    model = copy.deepcopy(model)
     for board in ("load", "demand"):
-        told[board][third] = copy.deepcopy(told[board]["east"])
-    told["capacities"] += [
-        {**row, "cluster": third} for row in told["capacities"] if row["cluster"] == "east"
+        model[board][third] = copy.deepcopy(model[board]["east"])
+    model["capacities"] += [
+        {**row, "cluster": third} for row in model["capacities"] if row["cluster"] == "east"
     ]
-    return told
+    return model

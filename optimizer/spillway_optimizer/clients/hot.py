@@ -54,11 +54,13 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
     load: dict[str, dict[str, LoadBoardEntry]] = {}
     demand: dict[str, dict[str, DemandEntry]] = {}
     unknown: dict[str, dict[str, UnknownEntry]] = {}
-    for c, one, two, said in zip(clusters, replies[0::4], replies[1::4], replies[3::4], strict=True):
+    for c, load_fields, demand_fields, unknown_fields in zip(
+        clusters, replies[0::4], replies[1::4], replies[3::4], strict=True
+    ):
         lost: dict[str, str] = {}
-        load[c] = _board(one, LoadBoardEntry, bad, lost)
-        demand[c] = _board(two, DemandEntry, bad, lost)
-        found = _unknowns(said) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
+        load[c] = _board(load_fields, LoadBoardEntry, bad, lost)
+        demand[c] = _board(demand_fields, DemandEntry, bad, lost)
+        found = _unknowns(unknown_fields) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
         unknown |= {c: found} if found else {}
     texts = dict(zip(clusters, replies[2::4], strict=True))
     beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}

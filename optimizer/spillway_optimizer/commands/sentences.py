@@ -43,8 +43,8 @@ def _cost(route: dict[str, Any], d: dict[str, Any]) -> str:
         (here["crowding"] + below["crowding"], "that others wait longer"),
         (here["failures"] + below["failures"], "for its failures"),
     ]
-    told = listed([f"{ms:.1f} ms {what}" for ms, what in parts if abs(ms) >= _LEAST_MS])
-    return f"One more call to {d['cluster']} costs {d['marginal_ms']:.1f} ms: {told}."
+    terms = listed([f"{ms:.1f} ms {what}" for ms, what in parts if abs(ms) >= _LEAST_MS])
+    return f"One more call to {d['cluster']} costs {d['marginal_ms']:.1f} ms: {terms}."
 
 
 def _balance(used: list[dict[str, Any]], rest: list[dict[str, Any]]) -> str:

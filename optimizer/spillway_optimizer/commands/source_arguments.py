@@ -169,8 +169,8 @@ def _files(paths: Sequence[Path]) -> str:
 
 
 def _path(given: Path | None, variable: str) -> Path | None:
-    said = given or os.environ.get(variable)
-    return Path(said) if said else None
+    file = given or os.environ.get(variable)
+    return Path(file) if file else None
 
 
 def _check(source: Source) -> None:

@@ -66,7 +66,7 @@ def unknowns(telemetry: Telemetry, clusters: Iterable[str], now: float, max_age_
                 services[name, cluster] = why
         for name, why in (
             *_behind(telemetry, cluster, max_age_s),
-            *_unsaid(telemetry, cluster, now, max_age_s),
+            *_unreported(telemetry, cluster, now, max_age_s),
         ):
             services.setdefault((name, cluster), why)
         reasons = [*_boards(telemetry, cluster, now, max_age_s), *_heartbeat(telemetry, cluster)]
@@ -103,7 +103,9 @@ def _behind(telemetry: Telemetry, cluster: str, max_age_s: float) -> Iterable[tu
                 yield class_id.partition(" ")[0], f"{name}: the entry of {class_id!r} is {behind}"
 
 
-def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) -> Iterable[tuple[str, str]]:
+def _unreported(
+    telemetry: Telemetry, cluster: str, now: float, max_age_s: float
+) -> Iterable[tuple[str, str]]:
     """Yields services that have Envoys but no demand that is known now, and why.
 
     An absent entry means zero only if streams report that the service is known. The job that writes
@@ -113,10 +115,10 @@ def _unsaid(telemetry: Telemetry, cluster: str, now: float, max_age_s: float) ->
     """
     if not _state(telemetry):
         return
-    said = telemetry.unknown.get(cluster, {})
+    reported = telemetry.unknown.get(cluster, {})
     shown = {class_id.partition(" ")[0] for class_id in telemetry.demand.get(cluster, {})}
     for service in sorted(telemetry.placement.get(cluster) or ()):
-        entry = said.get(service)
+        entry = reported.get(service)
         if entry is not None and now - entry.at > max_age_s:
             yield service, f"known until {now - entry.at:.0f} s ago; at most {max_age_s:g} s is allowed"
         elif entry is None and service not in shown:
@@ -128,8 +130,8 @@ def _state(telemetry: Telemetry) -> bool:
 
     An entry with a reason reports only that something is unknown.
     """
-    said = (entry for entries in telemetry.unknown.values() for entry in entries.values())
-    return telemetry.streams_state or any(not entry.reason for entry in said)
+    reported = (entry for entries in telemetry.unknown.values() for entry in entries.values())
+    return telemetry.streams_state or any(not entry.reason for entry in reported)
 
 
 def _heartbeat(telemetry: Telemetry, cluster: str) -> Iterable[str]:

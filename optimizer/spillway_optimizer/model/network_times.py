@@ -160,9 +160,9 @@ def note(estimates: Mapping[Pair, Estimate], most: int = 5) -> tuple[str, ...]:
     if not found:
         return ()
     found.sort(key=lambda item: (-item[1].standard_error_ms, item[0]))
-    said = [
+    pairs = [
         f"{here}>{there} {e.ms:.1f} ± {e.standard_error_ms:.1f} ms of {math.ceil(e.age_s / 60)} min ago"
         for (here, there), e in found[:most]
     ]
     more = f" and {len(found) - most} more" if len(found) > most else ""
-    return (f"network times remembered, not measured now: {', '.join(said)}{more}",)
+    return (f"network times remembered, not measured now: {', '.join(pairs)}{more}",)

@@ -35,8 +35,8 @@ class Static:
             service = layout.services[layout.class_service[layout.edge_source[e]]]
             target = int(layout.edge_target[e])
             for i in np.flatnonzero(usable.any(axis=1)):
-                told = given.get((layout.clusters[i], service, layout.classes[target]), {})
-                row = np.array([told.get(c, 0.0) for c in layout.clusters]) * usable[i]
+                pinned_weights = given.get((layout.clusters[i], service, layout.classes[target]), {})
+                row = np.array([pinned_weights.get(c, 0.0) for c in layout.clusters]) * usable[i]
                 if row.sum() <= 0:
                     row = layout.capacity[layout.class_service[target]] * usable[i]
                 shares[e, i] = row / row.sum()

@@ -20,8 +20,8 @@ BUDGET_FACTOR = 1e6
 
 def budget_ms(problem: Problem) -> float | None:
     """Returns the egress budget, converted at $/ms to ms of waiting per second; None: no budget."""
-    told = problem.constraints.egress_usd_per_hour
-    return None if told is None else told / 3600.0 / problem.usd_per_ms
+    budget = problem.constraints.egress_usd_per_hour
+    return None if budget is None else budget / 3600.0 / problem.usd_per_ms
 
 
 def egress_ms(problem: Problem, flows: Floats) -> float:

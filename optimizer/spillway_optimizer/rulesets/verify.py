@@ -40,7 +40,9 @@ def verify(
     rounding to integers can add is allowed.
     """
     found = [
-        f"{_name(key)}: {said}" for key, weights in rules.items() for said in _rule(problem, key, weights)
+        f"{_name(key)}: {finding}"
+        for key, weights in rules.items()
+        for finding in _rule(problem, key, weights)
     ]
     found += _complete(problem, rules)
     if found:
@@ -57,7 +59,7 @@ def verify(
 
 def exceeded(problem: Problem, evaluation: Evaluation) -> list[str]:
     """Returns the limits that these rules exceed, as notes."""
-    return [f"least bad: {said}" for said in _limits(problem, evaluation, None, ROUNDING_SLACK)]
+    return [f"least bad: {finding}" for finding in _limits(problem, evaluation, None, ROUNDING_SLACK)]
 
 
 def _rule(problem: Problem, key: RuleKey, weights: Weights) -> Iterator[str]:
@@ -94,7 +96,7 @@ def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
             if key in c.pinned:
                 continue
             if _whole(c.held.get(key, {}), usable):
-                yield from (f"{_name(key)}: {said}" for said in _unmoved(problem, key, weights))
+                yield from (f"{_name(key)}: {finding}" for finding in _unmoved(problem, key, weights))
                 continue
             if weights is None:
                 if usable:
@@ -108,8 +110,10 @@ def _complete(problem: Problem, rules: Rules) -> Iterator[str]:
             if astray:
                 why = f"which cannot serve it or is being drained; allowed: {sorted(usable)}"
                 yield f"{_name(key)}: leads to {astray}, {why}"
-            yield from (f"{_name(key)}: {said}" for said in _fixed(c.held.get(key, {}), weights, usable))
-            yield from (f"{_name(key)}: {said}" for said in _moves(problem, key, weights, usable))
+            yield from (
+                f"{_name(key)}: {finding}" for finding in _fixed(c.held.get(key, {}), weights, usable)
+            )
+            yield from (f"{_name(key)}: {finding}" for finding in _moves(problem, key, weights, usable))
 
 
 def _whole(held: Mapping[str, float], usable: set[str]) -> bool:

@@ -22,25 +22,25 @@ class Following:
 
     def __init__(self, redis: Redis, name: str, stop: Stop, states: States):
         self._redis, self._stop, self._states = redis, stop, states
-        self._told: str | None = None  # the last valid policy read from Redis
+        self._last_valid: str | None = None  # the last valid policy read from Redis
         self._routers: dict[str, Policy] = {}  # by application
         self.name = name
 
     async def ask(self) -> None:
         """Reads the policy from Redis and adopts it. Raises one of REDIS_AWAY."""
         wanted = await hot.policy(self._redis)
-        if wanted is None and self._told:
+        if wanted is None and self._last_valid:
             # Redis has lost the policy, but the operator has not withdrawn it. So it stays in
             # effect.
-            await hot.restore_policy(self._redis, self._told)
-            wanted = self._told
+            await hot.restore_policy(self._redis, self._last_valid)
+            wanted = self._last_valid
         elif wanted in REGISTRY:
-            self._told = wanted
+            self._last_valid = wanted
         wanted = wanted or self.name
         if wanted not in REGISTRY:
             allowed = ", ".join(sorted(REGISTRY))
-            said = f"unknown {wanted!r} in Redis, staying with {self.name!r}; allowed: {allowed}"
-            self._states.say("policy", said, logging.WARNING, "unknown_policy")
+            message = f"unknown {wanted!r} in Redis, staying with {self.name!r}; allowed: {allowed}"
+            self._states.say("policy", message, logging.WARNING, "unknown_policy")
             return
         self._states.say("policy", wanted)
         if wanted != self.name:

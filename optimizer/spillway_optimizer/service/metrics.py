@@ -76,12 +76,12 @@ def _counted(role: str, name: str, value: int) -> Sample:
     return Sample(_P + "counted_total", value, (name,))
 
 
-def note_input(states: States, told: Telemetry) -> None:
+def note_input(states: States, telemetry: Telemetry) -> None:
     """Records the time of each cluster's newest board entry.
 
     An empty board keeps its last value.
     """
-    for board, by_cluster in (("load", told.load), ("demand", told.demand)):
+    for board, by_cluster in (("load", telemetry.load), ("demand", telemetry.demand)):
         for cluster, entries in by_cluster.items():
             if entries:
                 newest = max(entry.at for entry in entries.values())
@@ -141,11 +141,11 @@ def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> 
     states.gauges["prediction_error_ratio",] = observed_ms / predicted_ms - 1
 
 
-def observed_ms(told: Telemetry, now: float, max_age_s: float) -> float:
+def observed_ms(telemetry: Telemetry, now: float, max_age_s: float) -> float:
     """Returns the mean latency of entry requests from fresh demand boards, weighted by demand.
 
     0 without any.
     """
-    entries = [e for board in told.demand.values() for e in board.values() if now - e.at <= max_age_s]
+    entries = [e for board in telemetry.demand.values() for e in board.values() if now - e.at <= max_age_s]
     total = sum(e.rps for e in entries)
     return sum(e.rps * e.duration_ms for e in entries) / total if total > 0 else 0.0

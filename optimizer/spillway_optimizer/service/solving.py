@@ -96,7 +96,9 @@ class Solving:
         self.successes = Successes()
         self._demand_at: float | None = None
 
-    async def run(self, now: float, trigger: Trigger, told: Telemetry, following: Following) -> str | None:
+    async def run(
+        self, now: float, trigger: Trigger, telemetry: Telemetry, following: Following
+    ) -> str | None:
         """Runs once. Returns the name of the server that prevents publishing, or None.
 
         Raises one of REDIS_AWAY.
@@ -105,15 +107,15 @@ class Solving:
             # Another process led in between, so our earlier proposals are no longer in force.
             self.forget()
             self._token = self.lease.fencing_token
-        in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), told)
+        in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), telemetry)
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
         run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
         cases: Sequence[Case] = ()
         try:
-            self._lost.check(in_force, told.serving, now)
-            run, cases = await self._cases(run, told, following)
-            self._compare(run, cases, told)
+            self._lost.check(in_force, telemetry.serving, now)
+            run, cases = await self._cases(run, telemetry, following)
+            self._compare(run, cases, telemetry)
             return await self._conclude(run, cases)
         except OptimizerError as error:
             why = f"{type(error).__name__}: {error}"
@@ -125,16 +127,18 @@ class Solving:
             self._outcomes.refuse(run, case, why)
         return None
 
-    async def _cases(self, run: Run, told: Telemetry, following: Following) -> tuple[Run, Sequence[Case]]:
+    async def _cases(
+        self, run: Run, telemetry: Telemetry, following: Following
+    ) -> tuple[Run, Sequence[Case]]:
         """Returns the case of every application.
 
         If building the model fails by a mistake of ours, all rules are held unchanged.
         """
         try:
-            self._last_known = self._last_known.after(told, run.occasion.at)
-            told = self._last_known.completed(told)
-            self._smooth(told, run.occasion.at)
-            model = await self._beside_the_lease(lambda: self._build(told, run))
+            self._last_known = self._last_known.after(telemetry, run.occasion.at)
+            telemetry = self._last_known.completed(telemetry)
+            self._smooth(telemetry, run.occasion.at)
+            model = await self._beside_the_lease(lambda: self._build(telemetry, run))
         except Exception as error:
             _LOG.exception("the model failed")
             self.states.counters["internal_errors"] += 1
@@ -148,10 +152,10 @@ class Solving:
         self.states.counters["internal_errors"] += sum(
             isinstance(one, Failed) and one.internal for one in solved.values()
         )
-        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, told))
+        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, telemetry))
 
     def _judge(
-        self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], told: Telemetry
+        self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], telemetry: Telemetry
     ) -> list[Case]:
         routed = self._routed(run)
         parting = Parting.of({a.name: a.services for a in model.applications}).after(self._parting, routed)
@@ -184,7 +188,7 @@ class Solving:
                 watch = self.watches[name] = self._watch()
             around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
             case = replace(self._case(application, solved.get(name), around), before=around.weights)
-            cases.append(self._watched_case(case, application, around, watch, told))
+            cases.append(self._watched_case(case, application, around, watch, telemetry))
         self.watches = {case.name: self.watches[case.name] for case in cases}
         return cases
 
@@ -197,11 +201,11 @@ class Solving:
         application: ApplicationModel,
         around: Circumstances,
         watch: Watch,
-        told: Telemetry,
+        telemetry: Telemetry,
     ) -> Case:
         """Returns the case after judging. If judging fails, the case stays as it was decided."""
         try:
-            return self._observed(case, application, around, watch, told)
+            return self._observed(case, application, around, watch, telemetry)
         except Exception as error:
             _LOG.exception("judging failed")
             self.states.counters["internal_errors"] += 1
@@ -214,7 +218,7 @@ class Solving:
         application: ApplicationModel,
         around: Circumstances,
         watch: Watch,
-        told: Telemetry,
+        telemetry: Telemetry,
     ) -> Case:
         """Judges rules that are in force, and replaces the case by a rollback where needed.
 
@@ -226,7 +230,7 @@ class Solving:
         if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
             return case
         price = self.settings.failure_cost_ms
-        seen = sample(told, self.unknown, solved.problem, part.evaluation, around.now, price)
+        seen = sample(telemetry, self.unknown, solved.problem, part.evaluation, around.now, price)
         if seen is not None:
             watch.observe(seen)
         restore = watch.to_restore(around.weights, around.now)
@@ -255,11 +259,11 @@ class Solving:
             why = f"internal error: {type(error).__name__}: {error}"
         return refused(replace(application, problem=None), why, around, None)
 
-    def _build(self, told: Telemetry, run: Run) -> Model:
+    def _build(self, telemetry: Telemetry, run: Run) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
         limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
         success = self.successes.rates()
-        return build(told, self.topology, now, limits, self.demand, current, self._routed(run), success)
+        return build(telemetry, self.topology, now, limits, self.demand, current, self._routed(run), success)
 
     def _routed(self, run: Run) -> Rules:
         """Returns the rules that relays route by, or the last proposed ones if Redis has none."""
@@ -267,18 +271,18 @@ class Solving:
             return run.in_force.routing(run.occasion.at)
         return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
 
-    def _smooth(self, told: Telemetry, now: float) -> None:
+    def _smooth(self, telemetry: Telemetry, now: float) -> None:
         """Updates the smoothed demand.
 
         A jump is not noise, so it is not averaged. Demand that is unknown keeps its last known
         value.
         """
         max_age_s = self.settings.board_max_age_s
-        self.unknown = unknown = unknowns(told, self.clusters, now, max_age_s)
-        self.successes = self.successes.after(told, unknown, now)
+        self.unknown = unknown = unknowns(telemetry, self.clusters, now, max_age_s)
+        self.successes = self.successes.after(telemetry, unknown, now)
         half_life_s = self.settings.demand_half_life_s
         held = {key: rps for key, rps in self.demand.items() if of(unknown, key)}
-        observed = {**hot.rates(told.demand), **held}
+        observed = {**hot.rates(telemetry.demand), **held}
         if self._demand_at is None:
             self.demand = smooth(None, observed, 0.0, half_life_s)
         else:
@@ -296,7 +300,7 @@ class Solving:
         own = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
         return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
 
-    def _compare(self, run: Run, cases: Sequence[Case], told: Telemetry) -> None:
+    def _compare(self, run: Run, cases: Sequence[Case], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.
 
         Only then did the observed requests use the rules that the prediction is for.
@@ -305,7 +309,7 @@ class Solving:
         if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
             return
         now, max_age_s = run.occasion.at, self.settings.board_max_age_s
-        observed_ms = metrics.observed_ms(told, now, max_age_s)
+        observed_ms = metrics.observed_ms(telemetry, now, max_age_s)
         demand_rps = sum(e.demand_rps for e in evaluations)
         predicted = sum(e.compute_ms_rps + e.network_ms_rps for e in evaluations)
         metrics.note_prediction(self.states, predicted / max(demand_rps, 1e-9), observed_ms)

@@ -70,8 +70,8 @@ def read(url: str, topology: Topology, since: float | None, seconds: float | Non
     except CLICKHOUSE_AWAY as error:
         # The URL without user and password.
         where = f"{parts.hostname}:{parts.port or 9000}{parts.path}"
-        said = " ".join(str(error).split("Stack trace:")[0].split())[:300]
-        raise UnavailableError(f"--clickhouse: {where}: {type(error).__name__}: {said}") from None
+        message = " ".join(str(error).split("Stack trace:")[0].split())[:300]
+        raise UnavailableError(f"--clickhouse: {where}: {type(error).__name__}: {message}") from None
     finally:
         client.disconnect()
 

@@ -52,9 +52,9 @@ def parse(text: str, name: str) -> Telemetry:
         raise InputError(f"{name}: {error}") from error
 
 
-def as_of(told: Telemetry) -> float:
+def as_of(telemetry: Telemetry) -> float:
     """Returns the time at which a document is judged: that of its newest demand."""
-    return max((entry.at for board in told.demand.values() for entry in board.values()), default=0.0)
+    return max((entry.at for board in telemetry.demand.values() for entry in board.values()), default=0.0)
 
 
 def problems(document: Any) -> list[str]:

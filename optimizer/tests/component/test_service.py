@@ -39,7 +39,9 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
         renewed = eventually(lambda: world.proposals()[1:], "a renewal")[0]
         assert renewed.rules[0].destinations == first.rules[0].destinations
         assert renewed.input_window.id != first.input_window.id
-        metrics = eventually(lambda: told(process.metrics()), "a prediction beside what is observed")
+        metrics = eventually(
+            lambda: with_prediction_error(process.metrics()), "a prediction beside what is observed"
+        )
         assert metrics["spillway_optimizer_leader", "optimizer"] == 1
         assert metrics["spillway_optimizer_solves_total", "proposed"] >= 1
         assert 0.025 < metrics["spillway_optimizer_predicted_mean_latency_seconds", ""] < 0.032
@@ -58,7 +60,7 @@ def test_boards_become_a_verified_proposal_that_is_renewed_and_follows_the_polic
         assert world.redis.get(names.REDIS_KEY_LEASE.format(role="optimizer")) is None
 
 
-def told(metrics: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+def with_prediction_error(metrics: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Returns all samples once they include the error of the prediction, else {}."""
     return metrics if ("spillway_optimizer_prediction_error_ratio", "") in metrics else {}
 
@@ -165,7 +167,9 @@ def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_one(wor
         "backend",
     }
     rows = world.clickhouse.execute("SELECT application, outcome, notes FROM solves ORDER BY at")
-    said = [notes for application, outcome, notes in rows if (application, outcome) == ("gateway", "renewed")]
-    assert any("refused: curves" in note for notes in said for note in notes)
+    renewal_notes = [
+        notes for application, outcome, notes in rows if (application, outcome) == ("gateway", "renewed")
+    ]
+    assert any("refused: curves" in note for notes in renewal_notes for note in notes)
     assert not any("refused" in note for application, _, notes in rows if application for note in notes
                    if application.startswith(two_applications.OTHER))  # fmt: skip

@@ -65,7 +65,7 @@ def answers(port: int) -> bool:
     return False
 
 
-async def say(nats_url: str, ruleset: Ruleset) -> None:
+async def publish_proposal(nats_url: str, ruleset: Ruleset) -> None:
     """Publishes a ruleset as a proposal of the optimizer."""
     proposals = Proposals(nats_url, "optimizer")
     await proposals.publish(ruleset)
@@ -172,18 +172,18 @@ def test_a_leader_that_was_stopped_past_its_lease_is_not_heard(world):
                 os.kill(leader.popen.pid, signal.SIGCONT)
             eventually(lambda: "standing by" in leader.log.read_text(), "the old leader standing by")
             # As if the old leader was stopped between checking its lease and sending a proposal.
-            news = [proposal for proposal in world.proposals() if proposal.policy == "local"][-1]
-            token["new"] = news.fencing_token
+            newest = [proposal for proposal in world.proposals() if proposal.policy == "local"][-1]
+            token["new"] = newest.fencing_token
             assert token["new"] > token["old"] > 0
             in_force = names.REDIS_KEY_IN_FORCE.format(cluster="west")
             eventually(
                 lambda: '"local"' in (world.redis.get(in_force) or ""), "the new leader's rules in force"
             )
             late = Ruleset()
-            late.CopyFrom(news)
+            late.CopyFrom(newest)
             late.id, late.policy, late.fencing_token = str(uuid.uuid4()), "spillway", token["old"]
             late.created_at.GetCurrentTime()
-            asyncio.run(say(world.nats_url, late))
+            asyncio.run(publish_proposal(world.nats_url, late))
             asked = f"SELECT outcome, reason FROM rulesets WHERE ruleset_id = '{late.id}'"
             ((outcome, reason),) = eventually(
                 lambda: world.clickhouse.execute(asked), "the publisher's answer"

@@ -22,14 +22,14 @@ def settings() -> Callable[..., Optimizer]:
     It fills in what an operator must set. Its arguments override these values.
     """
 
-    def make(**said: object) -> Optimizer:
+    def make(**values: object) -> Optimizer:
         servers = {
             "clickhouse_url": "clickhouse://u:p@localhost:1/d",
             "nats_url": "nats://localhost:1",
             "redis_url": "redis://localhost:1/0",
             "health_listen": "h:1",
         }
-        return Optimizer(**({"topology": "-", "policy": "spillway"} | servers | said))
+        return Optimizer(**({"topology": "-", "policy": "spillway"} | servers | values))
 
     return make
 

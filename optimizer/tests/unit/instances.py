@@ -78,18 +78,18 @@ def _offered(classes, edges, demand, weight) -> dict[str, float]:
 
 
 def _constraints(r, names, services, classes, edges) -> Constraints:
-    told = {}
+    limits = {}
     if r.random() < 0.3:
-        told["min_local_share"] = float(r.uniform(0, 0.6))
+        limits["min_local_share"] = float(r.uniform(0, 0.6))
     if r.random() < 0.3:
-        told["utilisation_ceiling"] = float(r.uniform(0.4, 0.95))
+        limits["utilisation_ceiling"] = float(r.uniform(0.4, 0.95))
     if r.random() < 0.2:
-        told["drained"] = frozenset({names[-1]})
+        limits["drained"] = frozenset({names[-1]})
     if r.random() < 0.3:
-        told["egress_usd_per_hour"] = float(10 ** r.uniform(-3, 1))
+        limits["egress_usd_per_hour"] = float(10 ** r.uniform(-3, 1))
     if r.random() < 0.3:
         callees = sorted({e.target for e in edges})
-        told["denied"] = frozenset(
+        limits["denied"] = frozenset(
             (
                 names[int(r.integers(len(names)))],
                 callees[int(r.integers(len(callees)))],
@@ -98,16 +98,16 @@ def _constraints(r, names, services, classes, edges) -> Constraints:
             for _ in range(3)
         )
     if r.random() < 0.3:
-        told["max_shift"] = float(r.uniform(0.05, 0.9))
-        told["in_force"] = {
+        limits["max_shift"] = float(r.uniform(0.05, 0.9))
+        limits["in_force"] = {
             (c, classes[e.source], e.target): dict(zip(names, r.dirichlet(np.ones(len(names))).tolist(), strict=True))
             for e in edges for c in names
         }  # fmt: skip
     if r.random() < 0.3:
-        told["held"] = {
+        limits["held"] = {
             (c, classes[e.source], e.target): dict(
                 zip(names[:-1], r.dirichlet(np.ones(len(names)))[:-1].tolist(), strict=True)
             )
             for e in edges for c in names if r.random() < 0.3
         }  # fmt: skip
-    return Constraints(**told)
+    return Constraints(**limits)

@@ -32,14 +32,14 @@ class Mesh:
     `solve` runs once and returns the rows by application. Published rules are in force at once.
     """
 
-    def __init__(self, settings, folder: Path, third: str = "", **said):
+    def __init__(self, settings, folder: Path, third: str = "", **values):
         self.document = with_third(document(), third) if third else document()
         self.clusters = ("west", "east", third) if third else ("west", "east")
         self.sent, self.rows, self.in_force = [], [], {}
         self.placement: dict[str, frozenset[str] | None] = dict.fromkeys(self.clusters, SERVICES)
         self.unknown: dict[str, dict[str, UnknownEntry]] = {}
         self.states = States(logging.getLogger("test"))
-        self.settings = settings(**said)
+        self.settings = settings(**values)
         (folder / "topology.yaml").write_text(topology_text(third))
         self.topology = topology.load(folder / "topology.yaml")
         self.solving = Solving(
@@ -54,14 +54,14 @@ class Mesh:
 
         Board entries are one second older than `now`, unless `change` sets their time.
         """
-        told = copy.deepcopy(self.document)
+        edited = copy.deepcopy(self.document)
         for board in ("load", "demand"):
-            for entries in told[board].values():
+            for entries in edited[board].values():
                 for entry in entries.values():
                     entry["at"] = now - 1
         if change:
-            change(told)
-        read = dataclasses.replace(telemetry.from_document(told), **self.known(now))
+            change(edited)
+        read = dataclasses.replace(telemetry.from_document(edited), **self.known(now))
         self.rows.clear()
         assert await self.solving.run(now, Trigger(kind), read, self.following) is None
         return {row["application"]: row for row in self.rows}

@@ -69,8 +69,8 @@ async def test_one_odd_service_stops_neither_its_application_nor_another(mesh, o
     mesh.placement = {cluster: services | {"audit"} for cluster, services in mesh.placement.items()}
     rows = await mesh.solve(NOW + 16, odd)
     assert {name: row["outcome"] for name, row in rows.items()} == dict.fromkeys(rows, "renewed")
-    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
-    assert not any("held" in said for said in rows[OTHER + "gateway"]["notes"])
+    assert any(message.startswith(note) for message in rows["gateway"]["notes"])
+    assert not any("held" in message for message in rows[OTHER + "gateway"]["notes"])
     assert mesh.rules() == before and mesh.rules(OTHER) == other
 
     def busier(d):
@@ -100,7 +100,7 @@ async def test_an_application_that_cannot_be_modelled_is_held_beside_a_healthy_o
     for n in range(1, 13):
         rows = await mesh.solve(NOW + 16 * n, blind)
         assert rows["gateway"]["outcome"] == "renewed" and rows[OTHER + "gateway"]["outcome"] == "renewed"
-        assert any(f"refused: curves: '{BACKEND}': none" in said for said in rows["gateway"]["notes"])
+        assert any(f"refused: curves: '{BACKEND}': none" in message for message in rows["gateway"]["notes"])
         assert mesh.rules() == before and mesh.rules(OTHER) == other
     reasons = mesh.reasons()
     assert reasons["west", "frontend", "backend"].startswith("held: curves: ")

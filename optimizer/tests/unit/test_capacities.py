@@ -21,7 +21,9 @@ def _row(cluster: str, rps: float, pods: float = 0, evidence: str = "") -> Capac
     return CapacityRow(NOW, "", cluster, SERVICE, rps, pods, evidence)
 
 
-def _told(rows: list[CapacityRow], live: dict[str, int], served: dict[str, float] | None = None) -> Telemetry:
+def _inputs(
+    rows: list[CapacityRow], live: dict[str, int], served: dict[str, float] | None = None
+) -> Telemetry:
     load = {
         cluster: {CLASS: LoadBoardEntry(NOW, rps, 0.0, 10.0, 10.0, 1.0, None)}
         for cluster, rps in (served or {}).items()
@@ -31,8 +33,8 @@ def _told(rows: list[CapacityRow], live: dict[str, int], served: dict[str, float
     return Telemetry(capacities=tuple(rows), load=load, placement=placement, pods=pods)
 
 
-def _of(told: Telemetry, cluster: str) -> tuple[float, tuple[str, ...]]:
-    found = capacities(told, [(SERVICE, cluster)], CURVES, NOW, 3600)
+def _of(inputs: Telemetry, cluster: str) -> tuple[float, tuple[str, ...]]:
+    found = capacities(inputs, [(SERVICE, cluster)], CURVES, NOW, 3600)
     assert found.refusals == ()
     return found.capacity_rps[SERVICE, cluster], found.notes
 
@@ -45,7 +47,7 @@ def test_a_region_of_two_pods_is_not_taken_for_the_mean_of_the_large_ones():
     """
     rows, live = [_row("a", 2000, 20), _row("b", 1240, 18)], {"a": 20, "b": 18, "new": 2}
     whole = 2 * 1240 / 18
-    rps, [note] = _of(_told(rows, live), "new")
+    rps, [note] = _of(_inputs(rows, live), "new")
     assert rps == pytest.approx(START * whole)
     assert "2 connected pods of 69 req/s" in note and "34 req/s at first, while 0 are served" in note
 
@@ -57,14 +59,14 @@ def test_a_ramp_grows_with_what_is_served_and_ends():
     """
     rows, live, steps, served = [_row("a", 1000, 10)], {"a": 10, "new": 4}, [], 0.0
     for _ in range(5):
-        steps.append(_of(_told(rows, live, {"new": served}), "new")[0])
+        steps.append(_of(_inputs(rows, live, {"new": served}), "new")[0])
         served = 0.9 * steps[-1]
     assert steps[0] == pytest.approx(START * 400) and steps[-1] == pytest.approx(400)
     assert all(b <= GROWTH * a for a, b in zip(steps, steps[1:], strict=False))
     failing = LoadBoardEntry(NOW, 90.0, 1.0, 10.0, 10.0, 1.0, None)
-    told = _told(rows, live)
-    told.load["new"] = {CLASS: failing}
-    assert _of(told, "new")[0] == steps[0]
+    inputs = _inputs(rows, live)
+    inputs.load["new"] = {CLASS: failing}
+    assert _of(inputs, "new")[0] == steps[0]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -82,8 +84,8 @@ def test_an_unmeasured_destination_gets_no_more_than_the_worst_pod_of_its_like_t
     per_pod = [row.capacity_rps / n for row in measured if (n := row.pods or live.get(row.cluster, 0))]
     if not per_pod:
         return
-    told = _told(rows, live, {"new": r.choice([0.0, r.uniform(0, 10_000)])})
-    assert _of(told, "new")[0] <= min(per_pod) * live.get("new", 1) * (1 + 1e-12)
+    inputs = _inputs(rows, live, {"new": r.choice([0.0, r.uniform(0, 10_000)])})
+    assert _of(inputs, "new")[0] <= min(per_pod) * live.get("new", 1) * (1 + 1e-12)
 
 
 def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
@@ -93,11 +95,11 @@ def test_a_cluster_that_was_scaled_while_idle_does_not_keep_its_capacity():
     most double the capacity.
     """
     row = _row("a", 800, 8)
-    assert _of(_told([row], {"a": 2}), "a")[0] == 200
-    rps, [note] = _of(_told([row], {"a": 28}), "a")
+    assert _of(_inputs([row], {"a": 2}), "a")[0] == 200
+    rps, [note] = _of(_inputs([row], {"a": 28}), "a")
     assert rps == 800 * (8 + START * 20) / 8 and "measured with 8 pods, 28 are connected, 20 of them" in note
-    assert _of(_told([row], {"a": 300}), "a")[0] == GROWTH * 800
-    assert _of(_told([row], {"a": 8}), "a") == (800, ())
+    assert _of(_inputs([row], {"a": 300}), "a")[0] == GROWTH * 800
+    assert _of(_inputs([row], {"a": 8}), "a") == (800, ())
 
 
 def test_a_rollout_with_a_full_surge_raises_no_capacity_above_a_quarter():
@@ -121,21 +123,21 @@ def test_a_rollout_with_a_full_surge_raises_no_capacity_above_a_quarter():
     for n, (counted, live) in enumerate(phases):
         settled = min(count for count, _ in phases[: n + 1])
         row = CapacityRow(NOW, "", "a", SERVICE, 100.0 * counted, counted, "cpu", settled)
-        rps = _of(_told([row], {"a": live}), "a")[0]
+        rps = _of(_inputs([row], {"a": live}), "a")[0]
         assert 400 <= rps <= 1.25 * 400, (counted, live)
     row = CapacityRow(NOW, "", "a", SERVICE, 800.0, 8, "cpu", 8)
-    assert _of(_told([row], {"a": 8}), "a") == (800, ())
+    assert _of(_inputs([row], {"a": 8}), "a") == (800, ())
 
 
 @pytest.mark.parametrize(("pods", "live"), [(0, {"a": 3}), (8, {}), (8, {"a": 0}), (0, {})])
 def test_a_capacity_is_held_where_a_number_of_pods_is_unknown(pods, live):
-    assert _of(_told([_row("a", 800, pods)], live), "a") == (800, ())
+    assert _of(_inputs([_row("a", 800, pods)], live), "a") == (800, ())
 
 
 def test_what_streams_assumed_is_no_measurement():
     """If it counted as measured, it would end the ramp as soon as a first request arrives."""
     rows = [_row("a", 1000, 10), _row("new", 200, 2, "assumed")]
-    assert _of(_told(rows, {"a": 10, "new": 2}), "new")[0] == START * 200
+    assert _of(_inputs(rows, {"a": 10, "new": 2}), "new")[0] == START * 200
 
 
 def test_pods_are_the_connected_envoys_of_the_placement():
@@ -148,8 +150,8 @@ def test_pods_are_the_connected_envoys_of_the_placement():
     beat.services.add(service="gone", connected_envoys=0)
     assert hot._connected(json_format.MessageToJson(beat), "a", []) == {"shop": 3}
     document = {key: [] for key in ("curves", "capacities", "call_ratios")} | {"load": {}, "demand": {}}
-    told = telemetry.from_document(json.loads(json.dumps(
+    inputs = telemetry.from_document(json.loads(json.dumps(
         document | {"placement": {"a": {"shop": 3}, "b": ["shop"], "c": None}}
     )))  # fmt: skip
-    assert told.pods == {("a", "shop"): 3}
-    assert told.placement == {"a": frozenset({"shop"}), "b": frozenset({"shop"}), "c": None}
+    assert inputs.pods == {("a", "shop"): 3}
+    assert inputs.placement == {"a": frozenset({"shop"}), "b": frozenset({"shop"}), "c": None}

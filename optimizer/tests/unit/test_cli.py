@@ -147,14 +147,14 @@ def test_without_streams_the_error_says_what_to_do():
 def test_explain_answers_in_words_and_json():
     """Both contain the same numbers, with CLASS and CLUSTER as given."""
     source = ("--model", str(GOLDEN / "3_model.json"), "--topology", str(GOLDEN / "topology.yaml"))
-    told = _run("explain", "frontend GET /items/{id}", "west", *source).stdout
+    output = _run("explain", "frontend GET /items/{id}", "west", *source).stdout
     document = json.loads(_run("explain", "frontend GET /items/{id}", "west", *source, "--json").stdout)
     [route] = document["routes"]
     assert (document["class"], document["cluster"]) == ("frontend GET /items/{id}", "west")
     assert sum(d["share"] for d in route["destinations"]) == pytest.approx(1)
     for d in route["destinations"]:
-        assert f"{d['marginal_ms']:.2f}" in told
-    assert all(sentence in told for sentence in route["words"])
+        assert f"{d['marginal_ms']:.2f}" in output
+    assert all(sentence in output for sentence in route["words"])
 
 
 def test_explain_names_what_is_known():

@@ -16,11 +16,11 @@ NOW = 1767225631.0
 ENTRY = "gateway GET /items/{id}"
 
 
-def _build(change, **told):
+def _build(change, **fields):
     document = json.loads(json.dumps(DOCUMENT))
     change(document)
     read = telemetry.from_document(document)
-    return model.build(dataclasses.replace(read, **told), TOPOLOGY, NOW)
+    return model.build(dataclasses.replace(read, **fields), TOPOLOGY, NOW)
 
 
 def _ahead(d):

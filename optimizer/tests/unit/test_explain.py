@@ -183,16 +183,23 @@ def test_words_say_whether_a_shift_pays(diamond):
     problem = dataclasses.replace(diamond, demand_rps={("west", WEB): 390.0})
     optimum = REGISTRY[SPILLWAY]().route(problem)
     local = REGISTRY["local"]().route(problem)
-    told = {}
+    explained = {}
     for name, solution in (("optimum", optimum), ("local", local)):
         [route] = explain(problem, solution.shares, API, "west")
-        told[name] = " ".join(sentences.of_route(dataclasses.asdict(route), solution.evaluation.usd_per_hour))
-    assert "A shift would pay: 1.00%" in told["local"] and "that others wait longer" in told["local"]
-    assert "No shift of one percent pays" in told["optimum"]
-    assert "Everything goes to west" in told["local"] and "390.0 such calls per second" in told["local"]
+        explained[name] = " ".join(
+            sentences.of_route(dataclasses.asdict(route), solution.evaluation.usd_per_hour)
+        )
+    assert (
+        "A shift would pay: 1.00%" in explained["local"] and "that others wait longer" in explained["local"]
+    )
+    assert "No shift of one percent pays" in explained["optimum"]
+    assert (
+        "Everything goes to west" in explained["local"]
+        and "390.0 such calls per second" in explained["local"]
+    )
 
 
-def _told(problem: Problem, shares: np.ndarray) -> list[str]:
+def _explained(problem: Problem, shares: np.ndarray) -> list[str]:
     [route] = explain(problem, shares, API, "west")
     usd = evaluate_shares(problem, shares).usd_per_hour
     return sentences.of_route(dataclasses.asdict(route), usd)
@@ -206,12 +213,12 @@ def test_allowed_shifts_are_judged_before_forbidden_ones(diamond):
     busy = dataclasses.replace(diamond, demand_rps={("west", WEB): 390.0})
     local = REGISTRY["local"]().route(busy).shares
     held = dataclasses.replace(busy, constraints=Constraints(egress_usd_per_hour=0.0))
-    told = _told(held, local)
-    assert "No shift is allowed." in told
-    [gain] = [sentence for sentence in told if sentence.startswith("But for ")]
+    explained = _explained(held, local)
+    assert "No shift is allowed." in explained
+    [gain] = [sentence for sentence in explained if sentence.startswith("But for ")]
     assert gain.startswith("But for the egress budget of $0/h, 1.00% ") and " would gain: -" in gain
-    assert not any("would pay" in sentence for sentence in told)
-    assert any(sentence.startswith("A shift would pay: ") for sentence in _told(busy, local))
+    assert not any("would pay" in sentence for sentence in explained)
+    assert any(sentence.startswith("A shift would pay: ") for sentence in _explained(busy, local))
 
 
 def test_a_pin_is_no_reason_against_where_it_leads(diamond):

@@ -24,14 +24,14 @@ class _Observed:
         every = []
         for _ in range(count):
 
-            def told(d):
+            def edit(d):
                 for entries in d["demand"].values():
                     for class_id, entry in entries.items():
-                        own = 25.0 if class_id.startswith(OTHER) else self.ms
-                        entry["duration_ms"] = own * self.seed.lognormvariate(0.0, 0.05)
+                        mean_ms = 25.0 if class_id.startswith(OTHER) else self.ms
+                        entry["duration_ms"] = mean_ms * self.seed.lognormvariate(0.0, 0.05)
                 change(d)
 
-            every.append(await self.mesh.solve(self.now, told))
+            every.append(await self.mesh.solve(self.now, edit))
             self.now += STEP_S
         return every
 

@@ -38,9 +38,9 @@ async def test_a_new_leader_holds_an_application_of_which_nothing_is_known(setti
     second = Mesh(settings, tmp_path, THIRD)
     second.in_force = first.in_force
     for now in (NOW + 5, NOW + 21, NOW + 621, NOW + 1300):
-        said = _known(now, *second.clusters)
+        known = _known(now, *second.clusters)
         second.unknown = {
-            c: {s: e for s, e in of.items() if not s.startswith(OTHER)} for c, of in said.items()
+            c: {s: e for s, e in of.items() if not s.startswith(OTHER)} for c, of in known.items()
         }
         rows = await second.solve(now, _idle(OTHER))
         assert second.rules(OTHER) == first.rules(OTHER) and set(rows) == {"gateway", ""}

@@ -73,7 +73,7 @@ def test_what_is_observed_is_weighted_by_demand_and_fresh():
     Without fresh entries, the prediction error is not updated.
     """
     entry = {"failed_share": 0.0}
-    told = Telemetry(
+    telemetry = Telemetry(
         demand={
             "west": {"a GET /": DemandEntry(at=100.0, rps=30.0, duration_ms=10.0, **entry)},
             "east": {
@@ -83,12 +83,12 @@ def test_what_is_observed_is_weighted_by_demand_and_fresh():
         }
     )
     states = States(logging.getLogger("test"))
-    metrics.note_input(states, told)
-    metrics.note_prediction(states, 16.0, metrics.observed_ms(told, 101.0, 15.0))
+    metrics.note_input(states, telemetry)
+    metrics.note_prediction(states, 16.0, metrics.observed_ms(telemetry, 101.0, 15.0))
     found = _samples(_exposition(states))
     assert found["observed_mean_latency_seconds", ""] == pytest.approx(0.02)
     assert found["prediction_error_ratio", ""] == pytest.approx(0.25)
     assert found["input_timestamp_seconds", "demand,east"] == 99.0
-    assert metrics.observed_ms(told, 1000.0, 15.0) == 0.0
+    assert metrics.observed_ms(telemetry, 1000.0, 15.0) == 0.0
     metrics.note_prediction(states, 0.0, 12.0)
     assert states.gauges["prediction_error_ratio",] == pytest.approx(0.25)

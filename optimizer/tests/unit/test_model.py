@@ -19,7 +19,7 @@ NOW = 1767225631.0
 BACKEND = "backend GET /items/{id}"
 
 
-def _told(change=None) -> telemetry.Telemetry:
+def _inputs(change=None) -> telemetry.Telemetry:
     document = json.loads(json.dumps(DOCUMENT))
     if change:
         change(document)
@@ -50,7 +50,7 @@ def _near(made, kept) -> bool:
 
 def test_a_model_becomes_a_problem():
     """Demand, ratios, curves, capacities, network times and latency price have the right units."""
-    built = model.build(_told(), TOPOLOGY, NOW)
+    built = model.build(_inputs(), TOPOLOGY, NOW)
     assert built.refusals == () and built.notes == ()
     problem = built.problem
     assert problem.demand_rps["west", "gateway GET /items/{id}"] == 450.0
@@ -64,14 +64,14 @@ def test_a_model_becomes_a_problem():
 
 def test_stale_demand_is_refused_by_name():
     """A board older than allowed is no demand, and the message contains its age."""
-    built = model.build(_told(), TOPOLOGY, NOW + 60)
+    built = model.build(_inputs(), TOPOLOGY, NOW + 60)
     assert built.problem is None
     assert any("'west' is 61 s old" in reason for reason in built.refusals)
 
 
 def test_no_demand_is_refused():
     """An empty board is not treated as a problem without demand."""
-    built = model.build(_told(lambda d: d.update(demand={})), TOPOLOGY, NOW)
+    built = model.build(_inputs(lambda d: d.update(demand={})), TOPOLOGY, NOW)
     assert built.refusals == ("demand: no board has requests",)
 
 
@@ -84,7 +84,7 @@ def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
     def drop(d):
         d["curves"] = [row for row in d["curves"] if row["service"] != "backend"]
 
-    built = model.build(_told(drop), TOPOLOGY, NOW)
+    built = model.build(_inputs(drop), TOPOLOGY, NOW)
     assert any(BACKEND in reason and "none" in reason for reason in built.refusals)
 
     def rare(d):
@@ -94,7 +94,7 @@ def test_a_heavy_class_without_a_curve_is_refused_a_rare_one_is_constant():
         for board in d["load"].values():
             board["backend GET /rare"] = {**board[BACKEND], "rps": 2.0, "exclusive_ms": 9.0}
 
-    built = model.build(_told(rare), TOPOLOGY, NOW)
+    built = model.build(_inputs(rare), TOPOLOGY, NOW)
     assert built.problem.curves["backend GET /rare"].b_ms == 9.0
     assert any("backend GET /rare" in note and "constant at 9.0 ms" in note for note in built.notes)
 
@@ -105,14 +105,14 @@ def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
     def east_only(d):
         d["capacities"] = [r for r in d["capacities"] if (r["service"], r["cluster"]) != ("backend", "west")]
 
-    built = model.build(_told(east_only), TOPOLOGY, NOW)
+    built = model.build(_inputs(east_only), TOPOLOGY, NOW)
     assert built.problem.capacity_rps["backend", "west"] == 500.0
     assert any("'backend' in 'west'" in note for note in built.notes)
 
     def none(d):
         d["capacities"] = [r for r in d["capacities"] if r["service"] != "backend"]
 
-    built = model.build(_told(none), TOPOLOGY, NOW)
+    built = model.build(_inputs(none), TOPOLOGY, NOW)
     assert built.problem.capacity_rps["backend", "east"] == pytest.approx(450 / 0.9)
 
     def blind(d):
@@ -121,7 +121,7 @@ def test_a_missing_capacity_is_taken_from_other_clusters_then_from_cpu():
             board[BACKEND]["cpu"] = None
 
     assert any(
-        "capacities: none for 'backend'" in r for r in model.build(_told(blind), TOPOLOGY, NOW).refusals
+        "capacities: none for 'backend'" in r for r in model.build(_inputs(blind), TOPOLOGY, NOW).refusals
     )
 
 
@@ -132,7 +132,7 @@ def test_network_time_is_measured_where_fresh_else_remembered():
         d["network"]["west>east"]["mean_ms"] = 31.0
         d["network"]["east>west"]["at"] = NOW - 100
 
-    problem = model.build(_told(measured), TOPOLOGY, NOW).problem
+    problem = model.build(_inputs(measured), TOPOLOGY, NOW).problem
     assert problem.rtt_ms["west", "east"] == pytest.approx(31.0, abs=0.01)
     assert problem.rtt_ms["east", "west"] == pytest.approx(25.0, abs=0.01)
 
@@ -145,19 +145,19 @@ def test_placement_follows_heartbeats():
     """
     services = frozenset({"gateway", "frontend", "backend"})
     left = {("backend", "east"): NOW}
-    told = dataclasses.replace(
-        _told(), placement={"west": services, "east": services - {"backend"}}, left=left
+    inputs = dataclasses.replace(
+        _inputs(), placement={"west": services, "east": services - {"backend"}}, left=left
     )
-    assert ("backend", "east") not in model.build(told, TOPOLOGY, NOW).problem.placement
-    told = dataclasses.replace(_told(), placement={"west": services, "east": None})
-    built = model.build(told, TOPOLOGY, NOW)
+    assert ("backend", "east") not in model.build(inputs, TOPOLOGY, NOW).problem.placement
+    inputs = dataclasses.replace(_inputs(), placement={"west": services, "east": None})
+    built = model.build(inputs, TOPOLOGY, NOW)
     assert ("backend", "east") in built.problem.placement
     assert any("no heartbeat from 'east'" in note for note in built.notes)
-    told = dataclasses.replace(_told(), placement={"west": None, "east": None})
-    (refusal,) = model.build(told, TOPOLOGY, NOW).refusals
+    inputs = dataclasses.replace(_inputs(), placement={"west": None, "east": None})
+    (refusal,) = model.build(inputs, TOPOLOGY, NOW).refusals
     assert refusal.startswith("nothing is known now: placement: no heartbeat from 'east'")
     last = dataclasses.replace(
-        told,
+        inputs,
         placement={"west": services, "east": None},
         placed_last={"east": services - {"backend"}},
         left=left,
@@ -174,7 +174,7 @@ def test_a_cycle_in_telemetry_is_refused_and_named():
         row = d["call_ratios"][1]
         d["call_ratios"].append({**row, "source_class": row["class"], "class": row["source_class"]})
 
-    assert any("cycle" in reason for reason in model.build(_told(cycle), TOPOLOGY, NOW).refusals)
+    assert any("cycle" in reason for reason in model.build(_inputs(cycle), TOPOLOGY, NOW).refusals)
 
 
 def test_a_topology_without_a_price_of_latency_is_refused():
@@ -182,7 +182,7 @@ def test_a_topology_without_a_price_of_latency_is_refused():
     free = Topology()
     free.CopyFrom(TOPOLOGY)
     free.usd_per_ms_per_million_requests = 0
-    assert any("usd_per_ms" in reason for reason in model.build(_told(), free, NOW).refusals)
+    assert any("usd_per_ms" in reason for reason in model.build(_inputs(), free, NOW).refusals)
 
 
 def test_malformed_rows_are_left_out_and_named():
@@ -218,8 +218,10 @@ def test_a_constant_part_below_zero_is_kept_as_far_as_latency_stays_above_it():
             if row["class"] == BACKEND:
                 row |= {"a_ms": 10.0, "b_ms": b_ms}
 
-    assert model.build(_told(lambda d: short(d, -4.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -4.0
-    assert model.build(_told(lambda d: short(d, -40.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -10.0
+    assert model.build(_inputs(lambda d: short(d, -4.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -4.0
+    assert (
+        model.build(_inputs(lambda d: short(d, -40.0)), TOPOLOGY, NOW).problem.curves[BACKEND].b_ms == -10.0
+    )
 
 
 def test_an_old_board_says_nothing_of_a_class_without_a_curve():
@@ -230,5 +232,5 @@ def test_an_old_board_says_nothing_of_a_class_without_a_curve():
         for board in d["load"].values():
             board[BACKEND] = {**board[BACKEND], "at": NOW - 3600, "rps": 0.01}
 
-    refusals = model.build(_told(stale), TOPOLOGY, NOW).refusals
+    refusals = model.build(_inputs(stale), TOPOLOGY, NOW).refusals
     assert any(BACKEND in reason and "none" in reason for reason in refusals)

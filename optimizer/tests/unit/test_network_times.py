@@ -38,8 +38,10 @@ def test_a_slow_link_without_traffic_stays_slow_and_its_uncertainty_grows():
 
     Within a day, the measurement is forgotten.
     """
-    told = Telemetry(network_rows=_rows(T0, SLOW))
-    after = [network(told, _topology(), T0 + s, BOARD_AGE).rtt_ms[THERE] for s in (20, 600, 3600, 86_400)]
+    telemetry = Telemetry(network_rows=_rows(T0, SLOW))
+    after = [
+        network(telemetry, _topology(), T0 + s, BOARD_AGE).rtt_ms[THERE] for s in (20, 600, 3600, 86_400)
+    ]
     assert after[0] == pytest.approx(SLOW, rel=0.03) and after[1] == pytest.approx(SLOW, rel=0.1)
     assert after == sorted(after, reverse=True) and after[3] < 40
     errors = [_remembered(s).standard_error_ms for s in (20, 600, 3600, 86_400)]
@@ -60,8 +62,10 @@ def test_few_calls_move_an_estimate_little_and_many_decide_it():
     ]
     assert slow == sorted(slow) and DECLARED < slow[0] < 28.5 and slow[3] == pytest.approx(31.0, rel=1e-3)
     rows = _rows(T0 - 60, SLOW)
-    told = [Telemetry(network={THERE: NetworkEntry(T0, 65.0, n)}, network_rows=rows) for n in (6, 100_000)]
-    few, many = (network(t, _topology(), T0, BOARD_AGE) for t in told)
+    telemetry = [
+        Telemetry(network={THERE: NetworkEntry(T0, 65.0, n)}, network_rows=rows) for n in (6, 100_000)
+    ]
+    few, many = (network(t, _topology(), T0, BOARD_AGE) for t in telemetry)
     assert 74 < few.rtt_ms[THERE] < SLOW and many.rtt_ms[THERE] == pytest.approx(65.0, rel=1e-2)
     assert few.notes == () and few.noise_ms[THERE] > many.noise_ms[THERE] > 0
 
@@ -74,8 +78,8 @@ def test_a_sampled_span_is_one_sample_however_many_calls_it_stands_for():
 
     def noise_ms(calls: int, spans: float, at: float = T0) -> float:
         ratio = RatioRow(at, "", "a GET /", "b GET /", 1.0, 10.0, 10.0, spans)
-        told = Telemetry(network={THERE: NetworkEntry(T0, DECLARED, calls)}, call_ratios=(ratio,))
-        return network(told, _topology(), T0, BOARD_AGE).noise_ms[THERE]
+        telemetry = Telemetry(network={THERE: NetworkEntry(T0, DECLARED, calls)}, call_ratios=(ratio,))
+        return network(telemetry, _topology(), T0, BOARD_AGE).noise_ms[THERE]
 
     assert noise_ms(3000, 30) == pytest.approx(noise_ms(30, 30))
     assert noise_ms(3000, 30) == pytest.approx(10 * noise_ms(3000, 3000), rel=0.1)
@@ -86,15 +90,15 @@ def test_a_sampled_span_is_one_sample_however_many_calls_it_stands_for():
 
 def test_a_measurement_that_contradicts_memory_replaces_it():
     """A link becomes slow between two minutes. It is known to be slow as soon as it is measured."""
-    told = Telemetry(network={THERE: NetworkEntry(T0, SLOW, 30)}, network_rows=_rows(T0 - 60, 10.0))
-    assert network(told, _topology(), T0, BOARD_AGE).rtt_ms[THERE] > 60
+    telemetry = Telemetry(network={THERE: NetworkEntry(T0, SLOW, 30)}, network_rows=_rows(T0 - 60, 10.0))
+    assert network(telemetry, _topology(), T0, BOARD_AGE).rtt_ms[THERE] > 60
 
 
 def test_what_is_declared_has_no_noise_but_that_of_calls_within_clusters():
     """A declared time does not change from solve to solve, even if it is wrong."""
     assert network(Telemetry(), _topology(), T0, BOARD_AGE).noise_ms[THERE] == 0.0
-    told = Telemetry(network={("west", "west"): NetworkEntry(T0, 8.0, 16)})
-    found = network(told, _topology(), T0, BOARD_AGE)
+    telemetry = Telemetry(network={("west", "west"): NetworkEntry(T0, 8.0, 16)})
+    found = network(telemetry, _topology(), T0, BOARD_AGE)
     assert found.noise_ms[THERE] == pytest.approx(8.0 / 4) and found.noise_ms["west", "west"] < 2.0
 
 
@@ -109,8 +113,8 @@ def test_a_link_that_was_not_used_for_long_is_uncertain_but_not_noisy():
 
 def test_a_board_that_is_not_fresh_any_more_is_remembered():
     """Redis may be newer than history. Times ahead of the clock are ignored."""
-    told = Telemetry(network={THERE: NetworkEntry(T0, 60.0, 100)}, network_rows=_rows(T0 - 3000, SLOW))
-    assert network(told, _topology(), T0 + 30, BOARD_AGE).rtt_ms[THERE] == pytest.approx(60.0, rel=0.05)
+    telemetry = Telemetry(network={THERE: NetworkEntry(T0, 60.0, 100)}, network_rows=_rows(T0 - 3000, SLOW))
+    assert network(telemetry, _topology(), T0 + 30, BOARD_AGE).rtt_ms[THERE] == pytest.approx(60.0, rel=0.05)
     ahead = Telemetry(
         network={THERE: NetworkEntry(T0 + 9999, 60.0, 100)}, network_rows=_rows(T0 + 9999, SLOW)
     )
@@ -122,11 +126,11 @@ def test_calls_within_a_cluster_take_what_they_take_in_others():
 
     0 while nothing is known.
     """
-    told = Telemetry(
+    telemetry = Telemetry(
         network={("west", "west"): NetworkEntry(T0, 3.0, 100)},
         network_rows=_rows(T0 - 60, 4.0, 100, ("east", "east")),
     )
-    rtt = network(told, _topology(), T0, BOARD_AGE).rtt_ms
+    rtt = network(telemetry, _topology(), T0, BOARD_AGE).rtt_ms
     assert rtt["west", "west"] == pytest.approx(3.0, rel=0.01)
     assert rtt["east", "east"] == pytest.approx(4.0, rel=0.05)
     assert rtt["west", "west"] < rtt["north", "north"] < rtt["east", "east"]
@@ -168,6 +172,6 @@ def test_a_link_that_nobody_uses_takes_what_every_call_takes_besides_its_round_t
     If this time were included at home but not abroad, calls would be sent abroad.
     """
     for at_home in (0.8, 8.0):
-        told = Telemetry(network={("west", "west"): NetworkEntry(T0, at_home, 50)})
-        found = network(told, _topology(), T0, BOARD_AGE).rtt_ms
+        telemetry = Telemetry(network={("west", "west"): NetworkEntry(T0, at_home, 50)})
+        found = network(telemetry, _topology(), T0, BOARD_AGE).rtt_ms
         assert found[THERE] - found["west", "west"] == pytest.approx(DECLARED)

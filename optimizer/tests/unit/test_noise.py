@@ -69,9 +69,9 @@ class Noisy(Mesh):
                 self.board[pair] = NetworkEntry(now, mean, len(window))
                 self.history.append(NetworkRow(now, *pair, mean, len(window)))
 
-        def change(told):
+        def change(edited):
             for board in ("load", "demand"):
-                for entries in told[board].values():
+                for entries in edited[board].values():
                     for entry in entries.values():
                         entry["rps"] = self._poisson(RATE * WINDOW_S / 6) / (WINDOW_S / 6)
 

@@ -82,8 +82,8 @@ class Mesh:
         return self.in_force()
 
     async def measure(self, _: InForce):
-        told = {(key, cluster): PREDICTED_MS for key in self.rps for cluster in self.rules[key]}
-        return measure([self.sample() for _ in range(WINDOWS)], told)
+        expected_ms = {(key, cluster): PREDICTED_MS for key in self.rps for cluster in self.rules[key]}
+        return measure([self.sample() for _ in range(WINDOWS)], expected_ms)
 
     async def samples(self, _: InForce, windows: int):
         for _ in range(windows):
@@ -185,8 +185,8 @@ async def test_a_harmful_step_whose_source_is_unknown_waits_while_other_rules_go
         mesh.telemetry = Telemetry(unknown={"east": unknown})
         if interrupted:
             raise Interrupted("superseded: others changed the policy")
-        async for one in samples(*arguments):
-            yield one
+        async for window in samples(*arguments):
+            yield window
 
     monkeypatch.setattr(worker.hot, "in_force", mesh.complete)
     mesh.samples = lost

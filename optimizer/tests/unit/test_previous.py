@@ -14,7 +14,7 @@ from spillway_optimizer.problem.rules import RuleKey
 [PREVIOUS] = (Path(__file__).resolve().parents[3] / "contracts" / "golden" / "previous").iterdir()
 
 
-class Told:
+class StoredValue:
     """Redis's answer to MGET."""
 
     def __init__(self, *texts: str) -> None:
@@ -25,7 +25,7 @@ class Told:
         return self._texts
 
 
-def told(name: str, **added: object) -> str:
+def stored(name: str, **added: object) -> str:
     return json.dumps(json.loads(json.loads((PREVIOUS / "redis_publisher.json").read_text())[name]) | added)
 
 
@@ -33,14 +33,14 @@ def told(name: str, **added: object) -> str:
 def test_placement_of_the_previous_publisher_and_of_the_next(added):
     """The connected services are read, whatever other fields there are."""
     bad: list[str] = []
-    assert hot._services(told("placement", **added), "west", bad) == {"gateway"}
+    assert hot._services(stored("placement", **added), "west", bad) == {"gateway"}
     assert bad == []
 
 
 @pytest.mark.parametrize("added", [{}, {"added_tomorrow": {"x": 1}}])
 async def test_the_ruleset_in_force(added):
     """Version, rules and weights of the ruleset that the publisher last published are read."""
-    found = await hot.in_force(Told(told("in_force", **added)), ("west",))
+    found = await hot.in_force(StoredValue(stored("in_force", **added)), ("west",))
     assert (found.version, found.policy) == (7, "spillway")
     assert all(sum(weights.values()) == 10_000 for weights in found.rules.values())
     assert {key.source_cluster for key in found.rules} == {"west"}

@@ -90,7 +90,7 @@ def leading(settings, monkeypatch):
     made.lease, made.reader = _Lease(), SimpleNamespace(read=_telemetry)
     made.changes, made.away, made.solved = [True], [], []
 
-    async def run(_now, trigger, _told, _following):
+    async def run(_now, trigger, _inputs, _following):
         made.solved.append(trigger.kind)
         return made.away.pop(0) if made.away else None
 

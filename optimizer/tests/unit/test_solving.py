@@ -23,7 +23,7 @@ from spillway_optimizer.service.triggers import Trigger
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")
-TOLD = telemetry.from_document(json.loads((Path(__file__).parent / "data" / "model.json").read_text()))
+INPUTS = telemetry.from_document(json.loads((Path(__file__).parent / "data" / "model.json").read_text()))
 NOW = 1767225631.0
 
 
@@ -60,7 +60,7 @@ def world(tmp_path, settings):
     It returns the proposals sent, the row, and the counters.
     """
 
-    async def solve(route=None, guardrails="", told=TOLD, held=True, policy="spillway"):
+    async def solve(route=None, guardrails="", inputs=INPUTS, held=True, policy="spillway"):
         (tmp_path / "guardrails.yaml").write_text(guardrails)
         proposals, history, states = _Proposals(), _History(), States(logging.getLogger("test"))
         lease = SimpleNamespace(held=lambda: held, fencing_token=7)
@@ -70,7 +70,7 @@ def world(tmp_path, settings):
         )
         router = SimpleNamespace(route=route) if route else REGISTRY[policy]()
         following = _following(policy, router)
-        assert await solving.run(NOW, Trigger("start"), told, following) is None
+        assert await solving.run(NOW, Trigger("start"), inputs, following) is None
         (row,) = history.rows
         return proposals.sent, row, states.counters
 
@@ -183,7 +183,7 @@ class _Lasting:
             if wrong:
                 patched.setattr(case, "decide", _wrong)
             following = _following(policy, SimpleNamespace(route=route))
-            await self.solving.run(now, Trigger("period"), _told(now), following)
+            await self.solving.run(now, Trigger("period"), _inputs(now), following)
         return self.history.rows[-1]
 
 
@@ -194,14 +194,14 @@ def _wrong(*args, **keys):
     return dataclasses.replace(decision, action=Action.PROPOSE, rules=broken)
 
 
-def _told(at):
+def _inputs(at):
     def moved(boards):
         return {
             c: {k: dataclasses.replace(entry, at=at) for k, entry in board.items()}
             for c, board in boards.items()
         }
 
-    return dataclasses.replace(TOLD, demand=moved(TOLD.demand), load=moved(TOLD.load))
+    return dataclasses.replace(INPUTS, demand=moved(INPUTS.demand), load=moved(INPUTS.load))
 
 
 @pytest.fixture
@@ -253,8 +253,8 @@ async def test_a_limit_that_cannot_be_kept_is_a_note_and_no_refusal(world):
 
 async def test_rows_of_refused_input_say_what_is_wrong(world):
     """A row lies in the future. The reason names it, and the costs are unknown."""
-    row = dataclasses.replace(TOLD.curves[0], fitted_at=NOW + 60)
-    sent, row, _ = await world(told=dataclasses.replace(TOLD, curves=(row, *TOLD.curves[1:])))
+    row = dataclasses.replace(INPUTS.curves[0], fitted_at=NOW + 60)
+    sent, row, _ = await world(inputs=dataclasses.replace(INPUTS, curves=(row, *INPUTS.curves[1:])))
     assert sent == [] and "60 s ahead of this clock" in row["reason"]
     assert row["objective_usd_per_hour"] != row["objective_usd_per_hour"] and row["binding"] == []
 

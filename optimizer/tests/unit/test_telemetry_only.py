@@ -12,15 +12,15 @@ from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.inputs import unknown
 from spillway_optimizer.inputs.placements import SERVED_S, SETTLED_S
 from spillway_optimizer.model import model
-from test_model import BACKEND, TOPOLOGY, _told
+from test_model import BACKEND, TOPOLOGY, _inputs
 from two_applications import OTHER, SERVICES
 
 NOBODY = {"west": frozenset(), "east": frozenset()}
 ALL = {"gateway", "frontend", "backend"}
 
 
-def _build(change=None, topology=TOPOLOGY, now=NOW, **told):
-    read = dataclasses.replace(_told(change), **{"placement": NOBODY, **told})
+def _build(change=None, topology=TOPOLOGY, now=NOW, **fields):
+    read = dataclasses.replace(_inputs(change), **{"placement": NOBODY, **fields})
     return model.build(read, topology, now)
 
 
@@ -123,13 +123,13 @@ def test_calls_of_the_future_are_no_evidence():
     served = {("backend", "east"): NOW + 3600}
     built = _build(_idle("backend", "east"), placement=west, served=served)
     assert ("backend", "east") not in built.problem.placement
-    assert unknown.LastKnown().after(dataclasses.replace(_told(), load={}, served=served), NOW).served == {}
+    assert unknown.LastKnown().after(dataclasses.replace(_inputs(), load={}, served=served), NOW).served == {}
 
 
 def test_a_clock_that_was_set_back_keeps_no_service_gone():
     """Envoys that left "in an hour" count as having left now."""
     known = unknown.LastKnown(left={("backend", "east"): NOW + 3600})
-    assert known.after(_told(), NOW).left.get(("backend", "east"), NOW) == NOW
+    assert known.after(_inputs(), NOW).left.get(("backend", "east"), NOW) == NOW
 
 
 def test_calls_count_for_a_minute_and_while_it_is_unknown_for_longer():
@@ -139,10 +139,10 @@ def test_calls_count_for_a_minute_and_while_it_is_unknown_for_longer():
     """
     west = {**NOBODY, "west": frozenset({"backend"})}
 
-    def placed(age_s, **told):
+    def placed(age_s, **fields):
         served = {("backend", "east"): NOW - age_s}
         return ("backend", "east") in _build(
-            _idle("backend", "east"), placement=west, served=served, **told
+            _idle("backend", "east"), placement=west, served=served, **fields
         ).problem.placement
 
     assert placed(SERVED_S - 1) and not placed(SERVED_S + 1)
@@ -207,9 +207,9 @@ async def test_services_all_of_whose_envoys_left_are_gone_for_a_day(mesh):
     await mesh.solve(NOW + 5, idle, "placement")
     await mesh.solve(NOW + 16, idle)
     assert not any(w.get("east") for w in (*mesh.rules().values(), *mesh.rules(OTHER).values()))
-    told = mesh.solving._last_known.completed(dataclasses.replace(_told(), placement=mesh.placement))
-    assert ("backend", "east") in told.left
-    assert ("backend", "east") not in mesh.solving._last_known.after(told, NOW + 90_000).left
+    inputs = mesh.solving._last_known.completed(dataclasses.replace(_inputs(), placement=mesh.placement))
+    assert ("backend", "east") in inputs.left
+    assert ("backend", "east") not in mesh.solving._last_known.after(inputs, NOW + 90_000).left
 
 
 def test_users_of_an_undeclared_service_are_not_refused_where_nobody_subscribes():

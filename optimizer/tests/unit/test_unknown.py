@@ -40,8 +40,8 @@ def _stale(cluster, age=60.0):
 
 def _all(*changes):
     def change(d):
-        for one in changes:
-            one(d)
+        for edit in changes:
+            edit(d)
 
     return change
 
@@ -68,7 +68,7 @@ async def test_a_stale_board_holds_its_cluster_and_no_other(mesh):
     }
     assert sum(_towards(after, THIRD).values()) > sum(_towards(before, THIRD).values())
     note = "unknown: 'east': demand: board of 'east' is 61 s old; at most 15 s is allowed; its demand"
-    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+    assert any(message.startswith(note) for message in rows["gateway"]["notes"])
 
 
 async def test_a_service_that_streams_do_not_know_is_held_alone(mesh):
@@ -254,7 +254,7 @@ async def test_a_placed_cluster_that_no_board_has_is_unknown_and_not_idle(mesh):
         }
         assert mesh.solving.demand[THIRD, ENTRY] == known
     note = f"unknown: 'gateway' in '{THIRD}': it has Envoys, and neither the demand board nor streams say"
-    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+    assert any(message.startswith(note) for message in rows["gateway"]["notes"])
 
 
 async def test_an_idle_cluster_that_streams_know_is_a_destination(settings, tmp_path):
@@ -285,7 +285,7 @@ async def test_a_service_that_streams_have_never_known_is_held_alone(mesh):
     after = {key: w for key, w in mesh.rules().items() if key in before}
     assert _towards(after, "east") == _towards(before, "east") and mesh.rules() != before
     note = "unknown: 'backend' in 'east': it sends neither counters nor spans; its demand"
-    assert any(said.startswith(note) for said in rows["gateway"]["notes"])
+    assert any(message.startswith(note) for message in rows["gateway"]["notes"])
 
 
 async def test_what_streams_have_stated_once_they_are_asked_for_when_all_of_them_are_away(mesh):
@@ -339,8 +339,10 @@ async def test_what_only_the_load_board_shows_is_unknown_until_streams_state_it(
     before, other = mesh.rules(), mesh.rules(OTHER)
     known = {key: rps for key, rps in mesh.solving.demand.items() if key[1].startswith(OTHER)}
     for now in (NOW + 16, NOW + 32, NOW + 700):
-        said = _known(now, *mesh.clusters)
-        mesh.unknown = {c: {s: e for s, e in of.items() if not s.startswith(OTHER)} for c, of in said.items()}
+        message = _known(now, *mesh.clusters)
+        mesh.unknown = {
+            c: {s: e for s, e in of.items() if not s.startswith(OTHER)} for c, of in message.items()
+        }
         rows = await mesh.solve(now, _silent(OTHER))
         assert {name: row["outcome"] for name, row in rows.items()} == {
             "gateway": "renewed",
@@ -349,4 +351,4 @@ async def test_what_only_the_load_board_shows_is_unknown_until_streams_state_it(
         assert mesh.rules() == before and mesh.rules(OTHER) == other
         assert {key: mesh.solving.demand[key] for key in known} == known
     note = f"unknown: '{OTHER}gateway' in 'west': it has Envoys, and neither the demand board nor streams say"
-    assert any(said.startswith(note) for said in rows[OTHER + "gateway"]["notes"])
+    assert any(message.startswith(note) for message in rows[OTHER + "gateway"]["notes"])

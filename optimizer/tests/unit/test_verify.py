@@ -54,7 +54,7 @@ def test_sound_rules_pass(chain):
 def test_each_broken_constraint_of_a_rule_is_named(chain, weights, constraints, says):
     """The finding contains the rule, the value and what is allowed."""
     found = verify(_problem(chain, **constraints), {**LOCAL, WEST: weights}, None)
-    assert any(said.startswith("rule west/web -> db GET /x: ") for said in found)
+    assert any(finding.startswith("rule west/web -> db GET /x: ") for finding in found)
     assert re.search(says, "\n".join(found)), found
 
 
@@ -73,7 +73,7 @@ def test_missing_astray_and_closed_rules_are_named(chain):
     closed = _problem(
         chain, denied=frozenset((WEST.source_cluster, WEST.class_id, c) for c in ("west", "east"))
     )
-    assert any("denials close this route" in said for said in verify(closed, LOCAL, None))
+    assert any("denials close this route" in finding for finding in verify(closed, LOCAL, None))
     assert verify(closed, {EAST: LOCAL[EAST]}, None) == []
 
 
@@ -85,14 +85,15 @@ def test_limits_may_be_exceeded_as_far_as_the_least_bad_answer_does(chain):
     problem = _problem(chain, demand=480.0, egress_usd_per_hour=1e-6, utilisation_ceiling=0.5)
     away = {WEST: {"west": 5000, "east": 5000}, EAST: LOCAL[EAST]}
     found = verify(problem, away, None)
-    assert any("above egress_budget_usd_per_hour 1e-06" in said for said in found)
+    assert any("above egress_budget_usd_per_hour 1e-06" in finding for finding in found)
     assert any(
-        "web in west at 96.0% of its capacity is above utilisation_ceiling 50%" in said for said in found
+        "web in west at 96.0% of its capacity is above utilisation_ceiling 50%" in finding
+        for finding in found
     )
     as_bad = evaluate_shares(problem, to_shares(problem, away))
     assert verify(problem, away, as_bad) == []
     assert len(exceeded(problem, as_bad)) == len(found)
     local = verify(problem, LOCAL, as_bad)
-    assert any("db in west at 96.0%" in said for said in local) and not any(
-        "egress" in said for said in local
+    assert any("db in west at 96.0%" in finding for finding in local) and not any(
+        "egress" in finding for finding in local
     )
