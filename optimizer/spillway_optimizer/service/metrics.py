@@ -10,7 +10,7 @@ from spillway_runtime.metrics import Exposition, Family, Sample
 from spillway_optimizer.clients.lease import Lease
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.case import Case
+from spillway_optimizer.service.application_result import ApplicationResult
 
 _P = "spillway_optimizer_"
 _MOST_APPLICATIONS = 50  # applications with a label of their own
@@ -88,7 +88,9 @@ def note_input(states: States, telemetry: Telemetry) -> None:
                 states.gauges["input_timestamp_seconds", cluster, board] = newest
 
 
-def note_solve(states: States, at: float, cases: Sequence[Case], budget: float | None = None) -> None:
+def note_solve(
+    states: States, at: float, results: Sequence[ApplicationResult], budget: float | None = None
+) -> None:
     """Records the result of a run, all applications together.
 
     Without any solution, the values of the last solve stay. The gap is the worst of all
@@ -96,26 +98,26 @@ def note_solve(states: States, at: float, cases: Sequence[Case], budget: float |
     """
     gauges = states.gauges
     gauges["last_solve_timestamp_seconds",] = at
-    _note_applications(states, cases)
-    solved = [case.solved for case in cases if case.solved is not None]
+    _note_applications(states, results)
+    solved = [result.solved for result in results if result.solved is not None]
     if not solved:
         return
     gauges["solve_seconds",] = sum(one.duration_ms for one in solved) / 1000
     gaps = [gap for one in solved if (gap := one.solution.relative_gap) is not None]
     _set(states, "solve_relative_gap", max(gaps) if len(gaps) == len(solved) else None)
     _set(states, "egress_budget_usd_per_hour", budget)
-    evaluations = [case.part.evaluation for case in cases if case.part is not None]
+    evaluations = [result.part.evaluation for result in results if result.part is not None]
     if evaluations:
         gauges["demand_requests_per_second",] = sum(e.demand_rps for e in evaluations)
         gauges["egress_usd_per_hour",] = sum(e.egress_usd_per_hour for e in evaluations)
 
 
-def _note_applications(states: States, cases: Sequence[Case]) -> None:
-    named = sorted((case for case in cases if case.name), key=lambda case: case.name)
+def _note_applications(states: States, results: Sequence[ApplicationResult]) -> None:
+    named = sorted((result for result in results if result.name), key=lambda result: result.name)
     held: dict[str, int] = {}
-    for n, case in enumerate(named):
-        label = case.name if n < _MOST_APPLICATIONS else "others"
-        held[label] = held.get(label, 0) + (case.refusal is not None)
+    for n, result in enumerate(named):
+        label = result.name if n < _MOST_APPLICATIONS else "others"
+        held[label] = held.get(label, 0) + (result.refusal is not None)
     for key in [key for key in states.gauges if key[0] == "application_held"]:
         del states.gauges[key]
     states.gauges |= {("application_held", label): count for label, count in held.items()}

@@ -12,7 +12,7 @@ from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action
-from spillway_optimizer.service.case import Case
+from spillway_optimizer.service.application_result import ApplicationResult
 from spillway_optimizer.service.solves_table import Occasion, solve_row
 
 _LOG = logging.getLogger(__name__)
@@ -51,62 +51,73 @@ class Outcomes:
     def __init__(self, history: History, states: States):
         self._history, self._states = history, states
 
-    def say(self, case: Case) -> None:
+    def say(self, result: ApplicationResult) -> None:
         """Logs the state of an application's model, once per change of it."""
-        subject = f"model of {case.name}" if case.name else "model"
-        if case.refusal is not None:
-            self._states.say(subject, f"refused: {case.refusal}", logging.WARNING, "refused")
+        subject = f"model of {result.name}" if result.name else "model"
+        if result.refusal is not None:
+            self._states.say(subject, f"refused: {result.refusal}", logging.WARNING, "refused")
         else:
             self._states.say(subject, "sound")
 
-    def refuse(self, run: Run, case: Case, reason: str) -> None:
+    def refuse(self, run: Run, result: ApplicationResult, reason: str) -> None:
         """Records a run that ended with an error."""
         self._states.say("model", f"refused: {reason}", logging.WARNING, "refused")
-        self.record(run, replace(case, part=None, notes=(), refusal=None), "refused", reason)
+        self.record(run, replace(result, part=None, notes=(), refusal=None), "refused", reason)
 
-    def record(self, run: Run, case: Case, outcome: str, reason: str, published: str = "") -> None:
+    def record(
+        self, run: Run, result: ApplicationResult, outcome: str, reason: str, published: str = ""
+    ) -> None:
         """Adds one row to table solves."""
-        evaluation = case.part.evaluation if case.part else None
+        evaluation = result.part.evaluation if result.part else None
         row = solve_row(
-            run.occasion, outcome, reason, case.said(), case.solved, evaluation, published, case.name
+            run.occasion,
+            outcome,
+            reason,
+            result.messages(),
+            result.solved,
+            evaluation,
+            published,
+            result.name,
         )
         self._history.add("solves", row)
 
-    def settle(self, run: Run, case: Case, published: str, frozen: bool = False) -> None:
+    def settle(self, run: Run, result: ApplicationResult, published: str, frozen: bool = False) -> None:
         """Records an application's outcome after its decision was carried out.
 
         `published`: the id of the ruleset, or '' if none was published.
         """
-        proposal = case.proposal
-        outcome, reason = Action.WAIT.value, case.decision.reason if case.decision else ""
+        proposal = result.proposal
+        outcome, reason = Action.WAIT.value, result.decision.reason if result.decision else ""
         if published:
             outcome = proposal[0].action.value if proposal else Action.RENEW.value
-            reason = reason if case.wants and case.decision else "renewal"
-            if not (case.part or case.held):
-                outcome, reason = "refused", case.refusal or ""
-        elif case.refusal is not None:
-            outcome, reason = "refused", case.refusal
-        elif frozen and case.wants:
+            reason = reason if result.wants and result.decision else "renewal"
+            if not (result.part or result.held):
+                outcome, reason = "refused", result.refusal or ""
+        elif result.refusal is not None:
+            outcome, reason = "refused", result.refusal
+        elif frozen and result.wants:
             reason = "frozen: true in the guardrails; nothing is proposed"
         if outcome == "refused":
-            # The rules of this case are not the ones that would hold now.
-            case = replace(case, part=None, notes=(), refusal=None)
-        self.record(run, case, outcome, reason, published if outcome != "refused" else "")
+            # The rules of this result are not the ones that would hold now.
+            result = replace(result, part=None, notes=(), refusal=None)
+        self.record(run, result, outcome, reason, published if outcome != "refused" else "")
         if outcome != "refused":
             self._states.counters[outcome] += 1
         if proposal and published:
             decision, part = proposal
-            self._log(run, case, decision.action, part.evaluation, reason, published)
+            self._log(run, result, decision.action, part.evaluation, reason, published)
 
-    def _log(self, run: Run, case: Case, action: Action, e: Evaluation, reason: str, published: str) -> None:
+    def _log(
+        self, run: Run, result: ApplicationResult, action: Action, e: Evaluation, reason: str, published: str
+    ) -> None:
         _LOG.info(
             "%s %s: application %s, policy %s, %s, predicted mean %.1f ms at %.0f req/s, %s",
             action.value,
             published,
-            case.name,
+            result.name,
             run.occasion.policy,
             reason,
             e.mean_latency_ms,
             e.demand_rps,
-            case.solved.quality if case.solved else "no solution",
+            result.solved.quality if result.solved else "no solution",
         )

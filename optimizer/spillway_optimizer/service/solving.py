@@ -39,8 +39,8 @@ from spillway_optimizer.rulesets.decide import Action, Decision
 from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
 from spillway_optimizer.rulesets.lost_rules import LostRules
 from spillway_optimizer.service import metrics
-from spillway_optimizer.service.case import (
-    Case,
+from spillway_optimizer.service.application_result import (
+    ApplicationResult,
     Circumstances,
     judged,
     plain,
@@ -111,26 +111,26 @@ class Solving:
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
         run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
-        cases: Sequence[Case] = ()
+        results: Sequence[ApplicationResult] = ()
         try:
             self._lost.check(in_force, telemetry.serving, now)
-            run, cases = await self._cases(run, telemetry, following)
-            self._compare(run, cases, telemetry)
-            return await self._conclude(run, cases)
+            run, results = await self._results(run, telemetry, following)
+            self._compare(run, results, telemetry)
+            return await self._conclude(run, results)
         except OptimizerError as error:
             why = f"{type(error).__name__}: {error}"
         except Exception as error:
             _LOG.exception("publishing failed")
             self.states.counters["internal_errors"] += 1
             why = f"internal error: {type(error).__name__}: {error}"
-        for case in cases or (Case(REST, Memory(), Memory()),):
-            self._outcomes.refuse(run, case, why)
+        for result in results or (ApplicationResult(REST, Memory(), Memory()),):
+            self._outcomes.refuse(run, result, why)
         return None
 
-    async def _cases(
+    async def _results(
         self, run: Run, telemetry: Telemetry, following: Following
-    ) -> tuple[Run, Sequence[Case]]:
-        """Returns the case of every application.
+    ) -> tuple[Run, Sequence[ApplicationResult]]:
+        """Returns the result of every application.
 
         If building the model fails by a mistake of ours, all rules are held unchanged.
         """
@@ -156,7 +156,7 @@ class Solving:
 
     def _judge(
         self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], telemetry: Telemetry
-    ) -> list[Case]:
+    ) -> list[ApplicationResult]:
         routed = self._routed(run)
         parting = Parting.of({a.name: a.services for a in model.applications}).after(self._parting, routed)
         self._parting = parting
@@ -169,7 +169,7 @@ class Solving:
         lapsed = routed.keys() - decided - self._idle.why.keys()
         rules = parting.split({key: rule for key, rule in held.items() if key not in lapsed})
         known = parting.memories(self.memories, [a.name for a in (*model.applications, *absent)])
-        cases = []
+        results = []
         for application in (*model.applications, *absent):
             name = application.name
             around = Circumstances(
@@ -187,64 +187,64 @@ class Solving:
             if not run.ours:
                 watch = self.watches[name] = self._watch()
             around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
-            case = replace(self._case(application, solved.get(name), around), before=around.weights)
-            cases.append(self._watched_case(case, application, around, watch, telemetry))
-        self.watches = {case.name: self.watches[case.name] for case in cases}
-        return cases
+            result = replace(self._result(application, solved.get(name), around), before=around.weights)
+            results.append(self._watched_result(result, application, around, watch, telemetry))
+        self.watches = {result.name: self.watches[result.name] for result in results}
+        return results
 
     def _watch(self) -> Watch:
         return Watch(self.settings.rollback_interval_s, self.settings.load_change)
 
-    def _watched_case(
+    def _watched_result(
         self,
-        case: Case,
+        result: ApplicationResult,
         application: ApplicationModel,
         around: Circumstances,
         watch: Watch,
         telemetry: Telemetry,
-    ) -> Case:
-        """Returns the case after judging. If judging fails, the case stays as it was decided."""
+    ) -> ApplicationResult:
+        """Returns the result after judging. If judging fails, it stays as it was decided."""
         try:
-            return self._observed(case, application, around, watch, telemetry)
+            return self._observed(result, application, around, watch, telemetry)
         except Exception as error:
             _LOG.exception("judging failed")
             self.states.counters["internal_errors"] += 1
             why = f"not judged: internal error: {type(error).__name__}: {error}"
-            return replace(case, notes=(*case.notes, why))
+            return replace(result, notes=(*result.notes, why))
 
     def _observed(
         self,
-        case: Case,
+        result: ApplicationResult,
         application: ApplicationModel,
         around: Circumstances,
         watch: Watch,
         telemetry: Telemetry,
-    ) -> Case:
-        """Judges rules that are in force, and replaces the case by a rollback where needed.
+    ) -> ApplicationResult:
+        """Judges rules that are in force, and replaces the result by a rollback where needed.
 
         Observations are compared with the prediction and with those before the change.
         """
-        solved, decision, part = case.solved, case.decision, case.part
-        if solved is None or decision is None or part is None or case.proposes or not around.weights:
-            return case
+        solved, decision, part = result.solved, result.decision, result.part
+        if solved is None or decision is None or part is None or result.proposes or not around.weights:
+            return result
         if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
-            return case
+            return result
         price = self.settings.failure_cost_ms
         seen = sample(telemetry, self.unknown, solved.problem, part.evaluation, around.now, price)
         if seen is not None:
             watch.observe(seen)
         restore = watch.to_restore(around.weights, around.now)
         if restore is None:
-            return case
+            return result
         back = rolled_back(decision.rules, solved, application, around, *restore)
-        if isinstance(back, Case):
+        if isinstance(back, ApplicationResult):
             return back
         watch.not_possible(around.now, back)
-        return replace(case, notes=(*case.notes, f"worse than before, and cannot be rolled back: {back}"))
+        return replace(result, notes=(*result.notes, f"worse than before, and cannot be rolled back: {back}"))
 
-    def _case(
+    def _result(
         self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
-    ) -> Case:
+    ) -> ApplicationResult:
         if solved is None and not application.refusals:
             return resting(application, around)
         if solved is None:
@@ -300,13 +300,13 @@ class Solving:
         own = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
         return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
 
-    def _compare(self, run: Run, cases: Sequence[Case], telemetry: Telemetry) -> None:
+    def _compare(self, run: Run, results: Sequence[ApplicationResult], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.
 
         Only then did the observed requests use the rules that the prediction is for.
         """
-        evaluations = [case.part.evaluation for case in cases if case.part is not None]
-        if not evaluations or any(case.proposes or _unpriced(case) for case in cases):
+        evaluations = [result.part.evaluation for result in results if result.part is not None]
+        if not evaluations or any(result.proposes or _unpriced(result) for result in results):
             return
         now, max_age_s = run.occasion.at, self.settings.board_max_age_s
         observed_ms = metrics.observed_ms(telemetry, now, max_age_s)
@@ -314,33 +314,33 @@ class Solving:
         predicted = sum(e.compute_ms_rps + e.network_ms_rps for e in evaluations)
         metrics.note_prediction(self.states, predicted / max(demand_rps, 1e-9), observed_ms)
 
-    async def _conclude(self, run: Run, cases: Sequence[Case]) -> str | None:
-        for case in cases:
-            self._outcomes.say(case)
+    async def _conclude(self, run: Run, results: Sequence[ApplicationResult]) -> str | None:
+        for result in results:
+            self._outcomes.say(result)
         frozen = self.guardrails.current.frozen
-        if not any(case.wants for case in cases) or frozen:
-            for case in cases:
-                self._outcomes.settle(run, case, "", frozen)
-            self._finish(run, cases, published=False, frozen=frozen)
+        if not any(result.wants for result in results) or frozen:
+            for result in results:
+                self._outcomes.settle(run, result, "", frozen)
+            self._finish(run, results, published=False, frozen=frozen)
             return None
-        ruleset = await self._beside_the_lease(lambda: self._ruleset(run, cases))
+        ruleset = await self._beside_the_lease(lambda: self._ruleset(run, results))
         if not await self._publish(ruleset):
-            for case in cases:
-                self._outcomes.record(run, case, "refused", "nats is away")
+            for result in results:
+                self._outcomes.record(run, result, "refused", "nats is away")
             return "nats"
-        for case in cases:
-            self._outcomes.settle(run, case, ruleset.id)
-        self._finish(run, cases, published=True)
+        for result in results:
+            self._outcomes.settle(run, result, ruleset.id)
+        self._finish(run, results, published=True)
         return None
 
-    def _ruleset(self, run: Run, cases: Sequence[Case]) -> Ruleset:
+    def _ruleset(self, run: Run, results: Sequence[ApplicationResult]) -> Ruleset:
         """Assembles the ruleset to publish. Raises UnverifiedError."""
-        proposing = any(case.proposes for case in cases)
-        # The memory of a case with a part has a policy, because its rules were decided.
+        proposing = any(result.proposes for result in results)
+        # The memory of a result with a part has a policy, because its rules were decided.
         policies = [
             policy
-            for case in cases
-            if case.part is not None and (policy := case.published.policy) is not None
+            for result in results
+            if result.part is not None and (policy := result.published.policy) is not None
         ]
         in_force = run.in_force.policy if run.in_force else ""
         current = self.guardrails.current
@@ -355,7 +355,7 @@ class Solving:
             fencing_token=self._token,
             base_version=run.in_force.base_version if run.in_force else self._lost.version,
         )
-        parts, held = sent(cases)
+        parts, held = sent(results)
         return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)
 
     async def _publish(self, ruleset: Ruleset) -> bool:
@@ -374,30 +374,35 @@ class Solving:
         self.states.say("nats", "reachable")
         return True
 
-    def _finish(self, run: Run, cases: Sequence[Case], published: bool, frozen: bool = False) -> None:
+    def _finish(
+        self, run: Run, results: Sequence[ApplicationResult], published: bool, frozen: bool = False
+    ) -> None:
         """Stores the memories for the next run."""
         kept = {
-            case.name: case.published if published else case.memory
-            for case in cases
-            if not (frozen and case.wants)
+            result.name: result.published if published else result.memory
+            for result in results
+            if not (frozen and result.wants)
         }
-        for case in cases:
-            if published and (proposal := case.proposal):
-                self._watched(run, case, *proposal)
-        self.memories = {**{c.name: self.memories[c.name] for c in cases if c.name in self.memories}, **kept}
+        for result in results:
+            if published and (proposal := result.proposal):
+                self._watched(run, result, *proposal)
+        self.memories = {
+            **{c.name: self.memories[c.name] for c in results if c.name in self.memories},
+            **kept,
+        }
         budget = self.guardrails.current.egress_budget_usd_per_hour
-        metrics.note_solve(self.states, run.occasion.at, cases, budget)
+        metrics.note_solve(self.states, run.occasion.at, results, budget)
 
-    def _watched(self, run: Run, case: Case, decision: Decision, part: Priced) -> None:
-        watch, at = self.watches[case.name], run.occasion.at
+    def _watched(self, run: Run, result: ApplicationResult, decision: Decision, part: Priced) -> None:
+        watch, at = self.watches[result.name], run.occasion.at
         if decision.action is Action.ROLL_BACK:
             watch.rolled_back(at, decision.reason)
         elif run.ours:
-            watch.changed(at, case.before, decision.rules, part.evaluation.demand_rps)
+            watch.changed(at, result.before, decision.rules, part.evaluation.demand_rps)
 
 
-def _unpriced(case: Case) -> bool:
-    return case.part is None and case.refusal is not None
+def _unpriced(result: ApplicationResult) -> bool:
+    return result.part is None and result.refusal is not None
 
 
 def _again(watch: Watch, now: float, in_force: Rules, rules: Rules, demand_rps: float) -> str | None:

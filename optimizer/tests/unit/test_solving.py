@@ -16,7 +16,7 @@ from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action, decide
 from spillway_optimizer.rulesets.integer_weights import Loss
-from spillway_optimizer.service import case, solving
+from spillway_optimizer.service import application_result, solving
 from spillway_optimizer.service.solves_table import Solved
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
@@ -99,8 +99,8 @@ async def test_a_policy_that_breaks_a_constraint_publishes_nothing(world, monkey
         key = next(k for k in rules if k.source_cluster == "west")
         return {**rules, key: {"east": TOTAL}}
 
-    REAL = case.integer_rules
-    monkeypatch.setattr(case, "integer_rules", wrong)
+    REAL = application_result.integer_rules
+    monkeypatch.setattr(application_result, "integer_rules", wrong)
     sent, row, counters = await world(guardrails="minimum_local_share: 4000")
     assert sent == [] and row["outcome"] == "refused" and counters["refused"] == 1
     assert "0 of 10000 stay local; minimum_local_share is 4000" in row["reason"]
@@ -181,7 +181,7 @@ class _Lasting:
 
         with self.monkeypatch.context() as patched:
             if wrong:
-                patched.setattr(case, "decide", _wrong)
+                patched.setattr(application_result, "decide", _wrong)
             following = _following(policy, SimpleNamespace(route=route))
             await self.solving.run(now, Trigger("period"), _inputs(now), following)
         return self.history.rows[-1]

@@ -56,7 +56,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class Case:
+class ApplicationResult:
     """The result for one application. `decision` is None if its rules are held unchanged."""
 
     name: str
@@ -84,14 +84,14 @@ class Case:
         changes = self.decision.action in (Action.PROPOSE, Action.ROLL_BACK)
         return (self.decision, self.part) if changes else None
 
-    def said(self) -> tuple[str, ...]:
+    def messages(self) -> tuple[str, ...]:
         """Returns the refusal, if any, and the notes, without duplicates."""
         refused = () if self.refusal is None else (f"refused: {self.refusal}",)
         return tuple(dict.fromkeys((*refused, *self.notes)))
 
 
-def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances) -> Case:
-    """Returns the case of an application that has a problem.
+def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances) -> ApplicationResult:
+    """Returns the result of an application that has a problem.
 
     `solved`: the solution, or the reason why none was found.
     """
@@ -156,8 +156,8 @@ def _unless_tried(decision: Decision, solved: Solved, around: Circumstances) -> 
 
 def rolled_back(
     decided: Rules, solved: Solved, model: ApplicationModel, around: Circumstances, before: Rules, why: str
-) -> Case | str:
-    """Returns the case with the rules of `before` a change, instead of those `decided`.
+) -> ApplicationResult | str:
+    """Returns the result with the rules of `before` a change, instead of those `decided`.
 
     If not all weights may move at once, it contains a step towards them. Returns the reason as text
     if these rules may not be in force any more.
@@ -172,8 +172,10 @@ def rolled_back(
     return _decided(model, problem, Decision(Action.ROLL_BACK, rules, why, memory), around, solved)
 
 
-def refused(model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None) -> Case:
-    """Returns the case of an application whose solve has no result.
+def refused(
+    model: ApplicationModel, why: str, around: Circumstances, solved: Solved | None
+) -> ApplicationResult:
+    """Returns the result of an application whose solve has no result.
 
     The rules proposed last are kept while they satisfy the problem's constraints. Otherwise, or
     without a problem, the rules in force are held unchanged.
@@ -185,17 +187,17 @@ def refused(model: ApplicationModel, why: str, around: Circumstances, solved: So
         )
         if decision is not None:
             return replace(_decided(model, model.problem, decision, around, solved), refusal=why)
-    case = _held(model, dict.fromkeys(around.rules, why), around)
-    return replace(case, solved=solved, notes=model.notes, refusal=why)
+    result = _held(model, dict.fromkeys(around.rules, why), around)
+    return replace(result, solved=solved, notes=model.notes, refusal=why)
 
 
-def resting(model: ApplicationModel, around: Circumstances) -> Case:
-    """Returns the case of an application that is known to have no requests now."""
+def resting(model: ApplicationModel, around: Circumstances) -> ApplicationResult:
+    """Returns the result of an application that is known to have no requests now."""
     return _held(model, around.idle, around)
 
 
-def _held(model: ApplicationModel, whys: Mapping[RuleKey, str], around: Circumstances) -> Case:
-    return Case(
+def _held(model: ApplicationModel, whys: Mapping[RuleKey, str], around: Circumstances) -> ApplicationResult:
+    return ApplicationResult(
         model.name,
         around.memory,
         _published(around.memory, around),
@@ -211,7 +213,7 @@ def _decided(
     decision: Decision,
     around: Circumstances,
     solved: Solved | None,
-) -> Case:
+) -> ApplicationResult:
     part = priced(problem, decision.rules)
     kept = (key for key in around.rules if key[1:] in model.kept)
     whys = {**dict.fromkeys(kept, "its calls cannot be modelled"), **around.idle}
@@ -221,7 +223,7 @@ def _decided(
         *problem.layout.notes,
         *exceeded(problem, part.evaluation),
     ]
-    return Case(
+    return ApplicationResult(
         model.name,
         decision.memory if decision.action is Action.WAIT else around.memory,
         _published(decision.memory, around),
@@ -268,7 +270,7 @@ def plain(rules: Rules) -> Mapping[RuleKey, Rule]:
     }
 
 
-def sent(cases: Sequence[Case]) -> tuple[list[Priced], list[Rule]]:
+def sent(results: Sequence[ApplicationResult]) -> tuple[list[Priced], list[Rule]]:
     """Returns the two parts of a ruleset: decided rules, and held rules."""
-    parts = [case.part for case in cases if case.part is not None]
-    return parts, [rule for case in cases for rule in case.held]
+    parts = [result.part for result in results if result.part is not None]
+    return parts, [rule for result in results for rule in result.held]
