@@ -91,8 +91,8 @@ def _reached(problem: Problem, k: int) -> set[str]:
     """Returns the services of a class and of all classes that its calls lead to."""
     layout, todo, seen = problem.layout, [k], set()
     while todo:
-        one = todo.pop()
-        if one not in seen:
-            seen.add(one)
-            todo += [int(layout.edge_target[e]) for e in layout.out_edges[one]]
-    return {layout.services[layout.class_service[one]] for one in seen}
+        class_index = todo.pop()
+        if class_index not in seen:
+            seen.add(class_index)
+            todo += [int(layout.edge_target[e]) for e in layout.out_edges[class_index]]
+    return {layout.services[layout.class_service[class_index]] for class_index in seen}

@@ -58,8 +58,8 @@ class Parting:
         parts = {name: _split(self, memory) for name, memory in known.items()}
         found = {}
         for name in names:
-            own = [(m, parts[old][name]) for old, m in known.items() if name in parts[old]]
-            found[name] = _joined(own) if own else known.get(name, Memory())
+            known_parts = [(m, parts[old][name]) for old, m in known.items() if name in parts[old]]
+            found[name] = _joined(known_parts) if known_parts else known.get(name, Memory())
         return found
 
     def in_force(self, whole: InForce | None, name: str, parts: Mapping[str, Rules]) -> InForce | None:
@@ -69,12 +69,12 @@ class Parting:
 
 def _split(parting: Parting, memory: Memory) -> Mapping[str, Memory]:
     """Splits a memory by application. It stays whole if all of its rules belong to one."""
-    own, intended = parting.split(memory.own), parting.split(memory.intended)
-    names = own.keys() | intended.keys()
+    proposed, intended = parting.split(memory.proposed), parting.split(memory.intended)
+    names = proposed.keys() | intended.keys()
     if len(names) == 1:
         return {next(iter(names)): memory}
     return {
-        name: Memory(memory.policy, own.get(name, {}), intended.get(name, {}), memory.published_at)
+        name: Memory(memory.policy, proposed.get(name, {}), intended.get(name, {}), memory.published_at)
         for name in names
     }
 
@@ -90,7 +90,7 @@ def _joined(parts: list[tuple[Memory, Memory]]) -> Memory:
         return first
     return Memory(
         first.policy,
-        {key: rule for part in same for key, rule in (part.own or {}).items()},
+        {key: rule for part in same for key, rule in (part.proposed or {}).items()},
         {key: rule for part in same for key, rule in (part.intended or {}).items()},
         min(part.published_at for part in same),
     )

@@ -10,10 +10,10 @@ class Memory:
     """What this leader has proposed for an application. Empty at start."""
 
     policy: str | None = None
-    own: Rules | None = None  # the last solution proposed
-    intended: Rules | None = None  # what should be in force: `own`, or PAPA's change of it
+    proposed: Rules | None = None  # the last solution proposed
+    intended: Rules | None = None  # what should be in force: `proposed`, or PAPA's change of it
     published_at: float = 0.0  # Unix seconds
-    before: Rules | None = None  # the solution proposed before `own`
+    before: Rules | None = None  # the solution proposed before `proposed`
     pending: Rules | None = None  # a solution that would gain enough, not confirmed yet
     pending_at: float = 0.0  # Unix seconds, when `pending` was first seen
     # Version in force when these rules were proposed. They do not contain later changes by PAPA.
@@ -87,10 +87,10 @@ def confirmed(
     return seen and not (back and 0 <= now - memory.pending_at < thresholds.hold_s)
 
 
-def difference(own: Rules, candidate: Rules) -> int:
+def difference(proposed: Rules, candidate: Rules) -> int:
     """Returns the largest weight difference over the routes in both.
 
     Routes that disappeared are no reason to act.
     """
-    common = own.keys() & candidate.keys()
-    return max_difference({k: own[k] for k in common}, {k: candidate[k] for k in common})
+    common = proposed.keys() & candidate.keys()
+    return max_difference({k: proposed[k] for k in common}, {k: candidate[k] for k in common})

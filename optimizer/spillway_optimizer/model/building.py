@@ -15,7 +15,7 @@ from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.model import graph
 from spillway_optimizer.model.capacities import capacities
 from spillway_optimizer.model.curves import curves
-from spillway_optimizer.model.failures import Rates, cost_ms, own_rates
+from spillway_optimizer.model.failures import Rates, cost_ms, rates_without_callees
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.held import Nearest, held
 from spillway_optimizer.model.held import now as held_now
@@ -147,8 +147,8 @@ class Survey:
         def shares(*route: str) -> Mapping[str, float]:
             return held_now(RuleKey(*route), self.in_force, near)
 
-        own = own_rates(self.success, application.classes, calls, shares)
-        return {key: cost_ms(rate, self.failure_cost_ms) for key, rate in own.items()}
+        success_rates = rates_without_callees(self.success, application.classes, calls, shares)
+        return {key: cost_ms(rate, self.failure_cost_ms) for key, rate in success_rates.items()}
 
     def _constraints(self, routes: set[RouteId], whole: set[RouteId]) -> Constraints:
         limits = constraints_of(self.guardrails, self.topology, routes, self.in_force)
@@ -177,8 +177,8 @@ def _share_of_calls(application: Application, service: str) -> float:
     if any(application.classes[class_id] == service for _, class_id in application.demand_rps):
         return 1.0
     volume = graph.volumes(application.demand_rps, application.rows)
-    own = sum(rps for class_id, rps in volume.items() if application.classes.get(class_id) == service)
-    return own / max(sum(volume.values()), 1e-9)
+    service_rps = sum(rps for class_id, rps in volume.items() if application.classes.get(class_id) == service)
+    return service_rps / max(sum(volume.values()), 1e-9)
 
 
 def union(problems: list[Problem]) -> Problem | None:
@@ -214,7 +214,7 @@ def _together(constraints: Iterable[Constraints]) -> Constraints:
     constraints = list(constraints)
     joined: dict[str, Any] = {}  # by field of Constraints
     for item in fields(Constraints):
-        values = [getattr(one, item.name) for one in constraints]
+        values = [getattr(source, item.name) for source in constraints]
         if isinstance(values[0], frozenset):
             joined[item.name] = frozenset().union(*values)
         elif isinstance(values[0], Mapping):

@@ -38,13 +38,13 @@ def curves(
             found[class_id] = Curve(a_ms, max(row.b_ms, -a_ms), row.norm_weight)
             continue
         state = "none" if row is None else f"{now - row.fitted_at:.0f} s old"
-        share, own_ms = _observed(telemetry, class_id, service, now, board_max_age_s)
-        if own_ms is None or share > _MOST_WITHOUT_CURVE:
+        share, mean_ms = _observed(telemetry, class_id, service, now, board_max_age_s)
+        if mean_ms is None or share > _MOST_WITHOUT_CURVE:
             text = f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}"
             refusals.append(Refusal(Scope(Kind.CLASS, class_id), text))
         else:
-            notes.append(f"curves: {class_id!r}: {state}; assumed to be constant at {own_ms:.1f} ms")
-            found[class_id] = Curve(0.0, own_ms)
+            notes.append(f"curves: {class_id!r}: {state}; assumed to be constant at {mean_ms:.1f} ms")
+            found[class_id] = Curve(0.0, mean_ms)
     return Found(found, tuple(notes), tuple(refusals))
 
 
@@ -57,9 +57,9 @@ def _observed(
     """
     boards = telemetry.load.values()
     entries = [(k, e) for board in boards for k, e in board.items() if now - e.at <= max_age_s]
-    own = [e for k, e in entries if k == class_id]
+    class_entries = [e for k, e in entries if k == class_id]
     total = sum(e.rps for k, e in entries if k.split(" ", 1)[0] == service)
-    rps = sum(e.rps for e in own)
+    rps = sum(e.rps for e in class_entries)
     if rps <= 0:
-        return 0.0, own[0].exclusive_ms if own else None
-    return rps / total, sum(e.rps * e.exclusive_ms for e in own) / rps
+        return 0.0, class_entries[0].exclusive_ms if class_entries else None
+    return rps / total, sum(e.rps * e.exclusive_ms for e in class_entries) / rps

@@ -86,7 +86,7 @@ def of_boards(telemetry: Telemetry, unknown: Unknown, now: float) -> Rates:
     return Successes().after(telemetry, unknown, now).rates()
 
 
-def own_rates(
+def rates_without_callees(
     rates: Rates,
     classes: Mapping[str, str],
     calls: Mapping[str, Mapping[str, float]],

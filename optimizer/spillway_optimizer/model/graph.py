@@ -127,9 +127,11 @@ def applications(demand: Demand, rows: Rows) -> tuple[Application, ...]:
 
 
 def _application(classes: Mapping[str, str], rows: list[RatioRow], demand: Demand) -> Application:
-    own = {key: rps for key, rps in demand.items() if key[1] in classes}
-    name = min(classes[class_id] for _, class_id in own)
-    return Application(name, classes, tuple(row for row in rows if row.source_class in classes), own)
+    application_demand = {key: rps for key, rps in demand.items() if key[1] in classes}
+    name = min(classes[class_id] for _, class_id in application_demand)
+    return Application(
+        name, classes, tuple(row for row in rows if row.source_class in classes), application_demand
+    )
 
 
 def _components(classes: Mapping[str, str], rows: Iterable[RatioRow]) -> Mapping[str, str]:

@@ -162,10 +162,13 @@ def _price(topology: Topology) -> Found[None]:
 def _model(
     survey: Survey, application: Application, mesh: tuple[str, ...], remarks: Remarks
 ) -> ApplicationModel:
-    own = [refusal.text for refusal in remarks.refusals if application.has(refusal.scope)]
+    application_refusals = [refusal.text for refusal in remarks.refusals if application.has(refusal.scope)]
     held = [hold for hold in remarks.holds if application.has(hold.scope)]
     stages = survey.stages(application)
-    problem, refusals = None, [*mesh, *own, *(refusal.text for refusal in stages.remarks.refusals)]
+    problem, refusals = (
+        None,
+        [*mesh, *application_refusals, *(refusal.text for refusal in stages.remarks.refusals)],
+    )
     if not refusals:
         try:
             problem = survey.problem(application, stages)

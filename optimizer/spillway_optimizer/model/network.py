@@ -96,9 +96,9 @@ def _memory(
     They come from history, or from a board that is no longer fresh if it is newer.
     """
     found = {
-        pair: one
-        for pair, one in network_times.remembered(telemetry.network_rows, fresh).items()
-        if one.at <= now + CLOCK_AHEAD_S
+        pair: measured
+        for pair, measured in network_times.remembered(telemetry.network_rows, fresh).items()
+        if measured.at <= now + CLOCK_AHEAD_S
     }
     for pair, entry in telemetry.network.items():
         is_newer = pair not in found or entry.at > found[pair].at

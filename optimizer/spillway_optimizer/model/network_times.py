@@ -82,13 +82,13 @@ def remembered(rows: Iterable[NetworkRow], fresh: Mapping[Pair, Measured]) -> di
         is_apart = pair not in fresh or row.window_end <= fresh[pair].at - _WINDOW_S
         if row.samples > 0 and row.mean_ms >= 0 and is_apart:
             by_pair[pair].append(Measured(row.window_end, row.mean_ms, row.samples))
-    return {pair: _together(own) for pair, own in by_pair.items()}
+    return {pair: _together(measurements) for pair, measurements in by_pair.items()}
 
 
-def _together(own: list[Measured]) -> Measured:
-    samples = sum(m.samples for m in own)
-    mean_ms = sum(m.mean_ms * m.samples for m in own) / samples
-    return Measured(max(m.at for m in own), mean_ms, samples / len(own))
+def _together(measurements: list[Measured]) -> Measured:
+    samples = sum(m.samples for m in measurements)
+    mean_ms = sum(m.mean_ms * m.samples for m in measurements) / samples
+    return Measured(max(m.at for m in measurements), mean_ms, samples / len(measurements))
 
 
 @dataclass(frozen=True)

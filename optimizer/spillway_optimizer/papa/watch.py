@@ -71,8 +71,8 @@ class Watch:
         Raises Interrupted as `samples` does.
         """
         found: list[Sample] = []
-        async for one in self.samples(in_force, self._settings.windows):
-            found.append(one)
+        async for window_sample in self.samples(in_force, self._settings.windows):
+            found.append(window_sample)
         return measure(found, expected(in_force))
 
     async def samples(self, in_force: InForce, windows: int) -> AsyncIterator[Sample]:

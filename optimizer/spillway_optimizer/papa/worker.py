@@ -200,9 +200,9 @@ class Worker:
         test, found = Judge(self.settings.alpha), []
         for value in before.objectives_ms:
             test.add_before(value)
-        async for one in self.watch.samples(ruleset, 2 * self.settings.windows):
-            found.append(one)
-            if test.add_after(one.objective_ms) is not Verdict.UNDECIDED:
+        async for window_sample in self.watch.samples(ruleset, 2 * self.settings.windows):
+            found.append(window_sample)
+            if test.add_after(window_sample.objective_ms) is not Verdict.UNDECIDED:
                 break
         return test.verdict, measure(found, expected(ruleset))
 

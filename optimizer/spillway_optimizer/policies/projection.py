@@ -98,10 +98,10 @@ def _most_egress(problem: Problem, solution: Solution) -> float | None:
     budget = problem.constraints.egress_usd_per_hour
     if budget is None:
         return None
-    own = _egress(problem, _within_floors(problem, solution.shares))
-    if own > budget * (1 + _AT) and solution.bound_usd_per_hour is None:
+    egress = _egress(problem, _within_floors(problem, solution.shares))
+    if egress > budget * (1 + _AT) and solution.bound_usd_per_hour is None:
         return None
-    return max(budget, own)
+    return max(budget, egress)
 
 
 def _egress(problem: Problem, shares: Floats) -> float:

@@ -153,15 +153,15 @@ def _waits(
     volume between classes. Edges that are `shut` [E] carry no volume. Calls that nobody waits for
     still count _LEAST_WAIT, so that their overload has a price.
     """
-    own = np.array([edge.wait_share for edge in problem.edges], dtype=float)
+    edge_wait = np.array([edge.wait_share for edge in problem.edges], dtype=float)
     volume = demand.sum(axis=1)
-    waited, hop_wait = volume.copy(), own.copy()
+    waited, hop_wait = volume.copy(), edge_wait.copy()
     wait = np.ones(len(graph.classes))
     for k, edges in enumerate(graph.out_edges):
         if volume[k] > 0:
             wait[k] = waited[k] / volume[k]
         for e in edges:
-            hop_wait[e] = max(wait[k] * own[e], _LEAST_WAIT)
+            hop_wait[e] = max(wait[k] * edge_wait[e], _LEAST_WAIT)
             if not shut[e]:
                 volume[graph.edge_target[e]] += ratio[e] * volume[k]
                 waited[graph.edge_target[e]] += ratio[e] * volume[k] * hop_wait[e]

@@ -144,9 +144,11 @@ def marginal_ms(problem: Problem, load: Floats) -> Floats:
     pull = np.zeros_like(layout.capacity)
     np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
     crowding = pull * queue_slope(u) / layout.capacity
-    own = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
+    service_ms = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
     cost = (
-        layout.wait[:, None] * own + layout.failure + layout.weight[:, None] * crowding[layout.class_service]
+        layout.wait[:, None] * service_ms
+        + layout.failure
+        + layout.weight[:, None] * crowding[layout.class_service]
     )
     cost = np.where(layout.placed[layout.class_service], cost, np.inf)
     for k in reversed(range(len(layout.classes))):

@@ -77,17 +77,19 @@ def decide(
     memory = _adopt(memory, policy, in_force, now)
     if minimises:
         routed = in_force.routing(now) if in_force else {}
-        known = memory.own if memory.own is not None else routed
+        known = memory.proposed if memory.proposed is not None else routed
         candidate = without_noise(problem, known, candidate, least_bad)
-    fresh = Memory(policy, candidate, candidate, now, before=memory.own if memory.policy == policy else None)
+    fresh = Memory(
+        policy, candidate, candidate, now, before=memory.proposed if memory.policy == policy else None
+    )
 
     def propose(why: str) -> Decision:
         return Decision(Action.PROPOSE, candidate, why, fresh, ROUNDING_SLACK)
 
     if memory.policy != policy:
         return propose(f"policy {policy!r} after {memory.policy!r}")
-    own, intended = _proposed(memory)
-    if any(key not in own for key in candidate):
+    proposed, intended = _proposed(memory)
+    if any(key not in proposed for key in candidate):
         kept = _with_new(memory, candidate, problem, least_bad, thresholds, now)
         return propose("new routes") if kept is None else kept
     if _fitting(problem, intended) is None:
@@ -99,10 +101,10 @@ def decide(
     # Drop rules of routes that the problem no longer has.
     intended = {key: intended[key] for key in candidate}
     memory = replace(memory, intended=intended)
-    moved = difference(own, candidate)
+    moved = difference(proposed, candidate)
     pays = moved > thresholds.min_weight_change
     if pays:
-        gain = _gain(problem, own, candidate) if minimises else 1.0
+        gain = _gain(problem, proposed, candidate) if minimises else 1.0
         pays = gain >= thresholds.min_gain
         sure = urgent or gain >= thresholds.sure_gain
         if pays and confirmed(memory, candidate, moved, sure, thresholds, now):
@@ -147,8 +149,8 @@ def _renewed(memory: Memory, intended: Rules, why: str, now: float) -> Decision:
 def _proposed(memory: Memory) -> tuple[Rules, Rules]:
     """Returns the rules that a memory with a policy has proposed, and those it intends."""
     # A memory gets its policy together with both.
-    assert memory.own is not None and memory.intended is not None
-    return memory.own, memory.intended
+    assert memory.proposed is not None and memory.intended is not None
+    return memory.proposed, memory.intended
 
 
 def _with_new(
@@ -171,9 +173,9 @@ def _with_new(
     same = moved <= thresholds.min_weight_change
     if not (same or takes_back(memory, candidate, moved)) or verify(problem, kept, least_bad, LIMIT_SLACK):
         return None
-    own = {key: rule if same else last.get(key, rule) for key, rule in candidate.items()}
+    proposed = {key: rule if same else last.get(key, rule) for key, rule in candidate.items()}
     before = last if same else memory.before
-    known = Memory(memory.policy, own, kept, now, before)
+    known = Memory(memory.policy, proposed, kept, now, before)
     return Decision(Action.PROPOSE, kept, "new routes", known if same else pending(known, candidate, 0, now))
 
 
@@ -185,7 +187,7 @@ def _adopt(memory: Memory, policy: str, in_force: InForce | None, now: float) ->
     """
     if in_force is None or in_force.policy != policy:
         return memory
-    if memory.own is None:
+    if memory.proposed is None:
         ours = in_force.origin in (Origin.ORIGIN_OPTIMIZER, Origin.ORIGIN_PAPA)
         alive = in_force.routing(now) == in_force.rules != {}
         return Memory(policy, in_force.rules, in_force.rules, _NEVER) if ours and alive else memory
@@ -208,10 +210,10 @@ def _fitting(problem: Problem, rules: Rules) -> Rules | None:
     return rules
 
 
-def _gain(problem: Problem, own: Rules, candidate: Rules) -> float:
+def _gain(problem: Problem, proposed: Rules, candidate: Rules) -> float:
     """Returns the relative gain of the objective. 1 if the own rules no longer fit the problem."""
     try:
-        before = evaluate_shares(problem, to_shares(problem, own)).usd_per_hour
+        before = evaluate_shares(problem, to_shares(problem, proposed)).usd_per_hour
     except ProblemError:
         return 1.0
     after = evaluate_shares(problem, to_shares(problem, candidate)).usd_per_hour

@@ -113,10 +113,10 @@ def _why_unknown(unknown: Unknown, callers: Mapping[Pair, set[Pair]], place: Pai
     """
     seen, todo = {place}, [place]
     while todo:
-        service, cluster = one = todo.pop()
+        service, cluster = pair = todo.pop()
         if why := unknown.why(service, cluster):
             return f"{service!r} in {cluster!r} is unknown: {why}"
-        new = callers.get(one, set()) - seen
+        new = callers.get(pair, set()) - seen
         seen |= new
         todo += sorted(new)
     return None

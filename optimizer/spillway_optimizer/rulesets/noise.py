@@ -109,6 +109,6 @@ def _noise(layout: Layout, shares: Floats) -> Floats:
     found = np.zeros((len(layout.classes), len(layout.clusters)))
     for k in reversed(range(len(layout.classes))):
         for e in layout.out_edges[k]:
-            own = layout.hop_wait[e] * layout.rtt_noise + found[layout.edge_target[e]][None, :]
-            found[k] += layout.ratio[e] * (shares[e] * own).sum(axis=1)
+            call_noise = layout.hop_wait[e] * layout.rtt_noise + found[layout.edge_target[e]][None, :]
+            found[k] += layout.ratio[e] * (shares[e] * call_noise).sum(axis=1)
     return found

@@ -168,7 +168,7 @@ def rolled_back(
     wrong = verify(problem, rules, solved.least_bad, LIMIT_SLACK)
     if wrong:
         return "; ".join(wrong)[:_MOST_REASON]
-    memory = Memory(around.policy, rules, rules, around.now, before=around.memory.own)
+    memory = Memory(around.policy, rules, rules, around.now, before=around.memory.proposed)
     return _decided(model, problem, Decision(Action.ROLL_BACK, rules, why, memory), around, solved)
 
 

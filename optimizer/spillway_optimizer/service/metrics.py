@@ -102,8 +102,8 @@ def note_solve(
     solved = [result.solved for result in results if result.solved is not None]
     if not solved:
         return
-    gauges["solve_seconds",] = sum(one.duration_ms for one in solved) / 1000
-    gaps = [gap for one in solved if (gap := one.solution.relative_gap) is not None]
+    gauges["solve_seconds",] = sum(solve.duration_ms for solve in solved) / 1000
+    gaps = [gap for solve in solved if (gap := solve.solution.relative_gap) is not None]
     _set(states, "solve_relative_gap", max(gaps) if len(gaps) == len(solved) else None)
     _set(states, "egress_budget_usd_per_hour", budget)
     evaluations = [result.part.evaluation for result in results if result.part is not None]

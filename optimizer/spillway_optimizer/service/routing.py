@@ -100,9 +100,11 @@ def _parted(problems: Mapping[str, Problem], solved: Solved, budget: float) -> d
     found: dict[str, Solved | Failed] = {}
     for name, problem in problems.items():
         part = egress[name] / paid if paid > 0 else 1.0 / len(problems)
-        own = _budgeted(problem, egress[name] + left * part)
+        budgeted = _budgeted(problem, egress[name] + left * part)
         size = problem.layout.demand.size / solved.problem.layout.demand.size
-        found[name] = Solved(own, _part(own, flows[name], solved.solution), solved.duration_ms * size)
+        found[name] = Solved(
+            budgeted, _part(budgeted, flows[name], solved.solution), solved.duration_ms * size
+        )
     return found
 
 
@@ -115,10 +117,12 @@ def _part(problem: Problem, flows: np.ndarray, whole: Solution) -> Solution:
     """
     load = problem.layout.demand.copy()
     np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
-    own = evaluate(problem, flows)
+    evaluation = evaluate(problem, flows)
     over = beyond(problem, flows, load) * problem.usd_per_ms * 3600.0
     bound = whole.bound_usd_per_hour
     if bound is not None:
         total = whole.evaluation.usd_per_hour + whole.beyond_usd_per_hour
-        bound = min(own.usd_per_hour + over, bound - (total - own.usd_per_hour - over))
-    return Solution(shares_of(problem, flows, load), flows, own, bound, over, whole.notes, whole.binding)
+        bound = min(evaluation.usd_per_hour + over, bound - (total - evaluation.usd_per_hour - over))
+    return Solution(
+        shares_of(problem, flows, load), flows, evaluation, bound, over, whole.notes, whole.binding
+    )

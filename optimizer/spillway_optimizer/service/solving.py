@@ -150,7 +150,7 @@ class Solving:
         following.forget_all_but([*problems, REST])
         solved = await self._beside_the_lease(lambda: route_all(problems, following.router))
         self.states.counters["internal_errors"] += sum(
-            isinstance(one, Failed) and one.internal for one in solved.values()
+            isinstance(outcome, Failed) and outcome.internal for outcome in solved.values()
         )
         return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, telemetry))
 
@@ -297,8 +297,12 @@ class Solving:
 
     def _thresholds(self, application: ApplicationModel) -> Thresholds:
         s = self.settings
-        own = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
-        return own.in_steps(application.problem.constraints.max_shift) if application.problem else own
+        thresholds = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
+        return (
+            thresholds.in_steps(application.problem.constraints.max_shift)
+            if application.problem
+            else thresholds
+        )
 
     def _compare(self, run: Run, results: Sequence[ApplicationResult], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.

@@ -75,11 +75,11 @@ class Application:
             down=down,
         )  # fmt: skip
 
-    def own(self, price: Floats) -> Floats:
+    def serving_ms(self, price: Floats) -> Floats:
         """[K, C] ms that a request costs where it is served, at prices [D]."""
         padded = np.append(price, 0.0)  # -1: no price
-        own: Floats = self.beta + self.weight[:, None] * padded[self.station][self.class_service]
-        return own
+        serving_ms: Floats = self.beta + self.weight[:, None] * padded[self.station][self.class_service]
+        return serving_ms
 
     @cached_property
     def places(self) -> tuple[Ints, Ints]:
@@ -89,7 +89,7 @@ class Application:
         return s[order], c[order]
 
     @cached_property
-    def own_visits(self) -> Floats:
+    def serving_visits(self) -> Floats:
         """[K, C, D] normalised load that a request brings to the station that serves it."""
         visits = np.zeros((*self.demand.shape, int(self.station.max(initial=-1)) + 1))
         k, c = np.nonzero(self.station[self.class_service] >= 0)
@@ -106,7 +106,7 @@ class Application:
         By weak duality, no routing costs less than this minus the stations' conjugates at these
         prices. Unit: ms of waiting per second.
         """
-        cost = self.own(price)
+        cost = self.serving_ms(price)
         for level in self.up:
             calls = self._calls(level, cost)
             least = np.where(self.free[level.edges], calls, np.inf) if self.held else calls
@@ -120,7 +120,7 @@ class Application:
         The split is around `prior` [E, C, C], logarithms of shares. It minimises the cost plus tau
         times the relative entropy to the prior.
         """
-        cost = self.own(price)
+        cost = self.serving_ms(price)
         free = np.zeros_like(self.hops)
         for level in self.up:
             e = level.edges

@@ -195,7 +195,7 @@ class Newton:
         app, routing, calls = self.app, at.routing, at.calls
         system = np.diag(1.0 / np.maximum(self.stations.curvature(self.stations.at(at.price)), 1e-300))
         # Normalised load of one request of a class in a cluster at each station, [K, C, D].
-        visits = app.own_visits.copy()
+        visits = app.serving_visits.copy()
         free_calls = np.where(routing.free.max(axis=2) < 1.0 - 1e-9, app.rest * calls, 0.0)
         for bundle in app.bundles:
             edges, columns = bundle.edges, bundle.stations

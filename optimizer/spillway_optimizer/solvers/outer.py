@@ -141,9 +141,9 @@ class Programme:
 
     def _tangent(self, station: tuple[int, int], at: float) -> None:
         """Adds the tangent to the station's cost at normalised load `at`."""
-        one = self._convex.stations[station]
-        slope = float(one.slope(np.float64(at)))
-        offset = float(one.phi(np.float64(at))) - slope * float(at)
+        curve = self._convex.stations[station]
+        slope = float(curve.slope(np.float64(at)))
+        offset = float(curve.phi(np.float64(at))) - slope * float(at)
         self.model.add_linear_constraint(self._phi[station] >= slope * self._n[station] + offset)
 
     def read(self, values: dict[mathopt.Variable, float]) -> tuple[Floats, Floats]:

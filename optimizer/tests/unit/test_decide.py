@@ -86,7 +86,7 @@ def test_small_changes_wait_and_are_renewed_in_time(chain):
     assert _decide(problem, memory, _rules(7100), same).action is Action.WAIT
     decision = _decide(problem, memory, _rules(7100), same, now=116.0)
     assert decision.action is Action.RENEW and decision.rules == _rules(7000)
-    assert decision.memory.own == _rules(7000) and decision.memory.published_at == 116.0
+    assert decision.memory.proposed == _rules(7000) and decision.memory.published_at == 116.0
 
 
 def test_a_large_change_is_proposed_only_when_it_pays(chain):
@@ -302,11 +302,11 @@ def test_no_change_is_proposed_that_gains_less_than_the_least(chain, min_gain):
 
     demands = [300 + 20 * i for i in range(12)]
     decisions = _run(chain, demands, Thresholds(min_gain=min_gain))
-    own = decisions[0].rules
+    last = decisions[0].rules
     for demand, decision in zip(demands[1:], decisions[1:], strict=True):
         if decision.action is Action.PROPOSE:
-            assert _gain(chain({"west": demand}), own, decision.rules) >= min_gain
-            own = decision.rules
+            assert _gain(chain({"west": demand}), last, decision.rules) >= min_gain
+            last = decision.rules
     assert min_gain > 0.05 or [d.action for d in decisions].count(Action.PROPOSE) > 1
 
 

@@ -7,7 +7,7 @@ from mesh import NOW, Mesh
 from spillway_contracts.hot_state import LoadBoardEntry
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
-from spillway_optimizer.model.failures import Success, Successes, cost_ms, own_rates
+from spillway_optimizer.model.failures import Success, Successes, cost_ms, rates_without_callees
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.problem.objective import evaluate_shares, marginal_ms, propagate
 from spillway_optimizer.solvers.exact import Exact
@@ -66,8 +66,8 @@ def test_failures_that_a_caller_only_passes_on_are_counted_where_they_begin():
     shares = {("west", "web", "db GET /"): {"east": 1.0}, ("east", "web", "db GET /"): {"east": 1.0}}
     classes = {"db GET /": "db", "web GET /": "web"}
     calls = {"web GET /": {"db GET /": 1.0}}
-    own = own_rates(rates, classes, calls, lambda *route: shares[route])
-    assert own == pytest.approx({("db GET /", "east"): 0.5, ("web GET /", "east"): 0.5})
+    found = rates_without_callees(rates, classes, calls, lambda *route: shares[route])
+    assert found == pytest.approx({("db GET /", "east"): 0.5, ("web GET /", "east"): 0.5})
 
 
 def test_a_destination_that_fails_gets_nothing_where_another_is_near(chain):

@@ -52,8 +52,10 @@ def test_marginal_cost_is_the_gradient(chain, west):
     before, after = evaluate_shares(at, shares), evaluate_shares(more, shares)
     # The marginal cost of the whole chain served locally. This is the cheapest way while remote
     # calls are expensive.
-    own = marginal_ms(chain({"west": west, "east": 60.0}, rtt=1e6), before.load)[0, 0]
-    assert own == pytest.approx((after.usd_per_hour - before.usd_per_hour) / 1e-4 / 3600 / 1e-7, rel=1e-3)
+    marginal = marginal_ms(chain({"west": west, "east": 60.0}, rtt=1e6), before.load)[0, 0]
+    assert marginal == pytest.approx(
+        (after.usd_per_hour - before.usd_per_hour) / 1e-4 / 3600 / 1e-7, rel=1e-3
+    )
 
 
 def test_shares_that_lose_requests_are_refused(chain):

@@ -32,8 +32,8 @@ def test_what_if_demand(data):
 
 def test_demand_can_enter_where_none_was_seen(data):
     """With traces of one cluster, users of the other one are assumed to request the same mix."""
-    one = dataclasses.replace(data.telemetry, demand={"west": data.telemetry.demand["west"]})
-    document = plan_of(dataclasses.replace(data, telemetry=one), "--demand", "east=50")
+    west_only = dataclasses.replace(data.telemetry, demand={"west": data.telemetry.demand["west"]})
+    document = plan_of(dataclasses.replace(data, telemetry=west_only), "--demand", "east=50")
     assert document["size"]["demand_rps"]["east"] == pytest.approx(50)
     assert document["what_if"] == ["50 req/s enter in east"]
 
