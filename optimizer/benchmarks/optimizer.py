@@ -87,8 +87,8 @@ def warm_ratio(runs: int) -> tuple[float, float, float]:
         solver.route(base)
         warm.append(fast(instance, solver)[0])
         cold.append(fast(instance)[0])
-    one, other = statistics.median(warm), statistics.median(cold)
-    return one / other, one, other
+    warm_s, cold_s = statistics.median(warm), statistics.median(cold)
+    return warm_s / cold_s, warm_s, cold_s
 
 
 def show(name: str, row: dict) -> None:

@@ -26,10 +26,10 @@ def changed(file: GuardrailFile, states: States) -> bool:
         found = file.changed()
     except ContractError as error:
         kept = f"wrong; the last good ones stay: {error}"
-        states.say("guardrails", kept, logging.WARNING, "guardrails_wrong")
+        states.log("guardrails", kept, logging.WARNING, "guardrails_wrong")
         return False
     if found:
-        states.say("guardrails", f"{file.current.model_dump_json(exclude_defaults=True)} of {file.path}")
+        states.log("guardrails", f"{file.current.model_dump_json(exclude_defaults=True)} of {file.path}")
     return found
 
 

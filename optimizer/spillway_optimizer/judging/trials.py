@@ -125,9 +125,9 @@ def begun(
     )
 
 
-def _apart(one: Weights, other: Weights) -> int:
+def _apart(weights: Weights, other: Weights) -> int:
     """Returns the largest difference of a weight, in parts of TOTAL."""
-    return max(abs(one.get(to, 0) - other.get(to, 0)) for to in one.keys() | other.keys())
+    return max(abs(weights.get(to, 0) - other.get(to, 0)) for to in weights.keys() | other.keys())
 
 
 def _again(judge: Judge) -> Judge:

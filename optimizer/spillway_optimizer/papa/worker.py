@@ -74,20 +74,20 @@ class Worker:
             while not stop.is_set():
                 try:
                     if await self.lease.hold():
-                        self.states.say("lease", "held")
+                        self.states.log("lease", "held")
                         await self._iterate()
                     else:
-                        self.states.say("lease", "held by another; standing by")
+                        self.states.log("lease", "held by another; standing by")
                         self.checkpoint = None
                     self.states.wait_for(None)
                 except Interrupted as why:
                     self.states.wait_for(None)
-                    self.states.say("papa", f"waiting: {why}")
+                    self.states.log("papa", f"waiting: {why}")
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
                     self.states.wait_for("redis")
                 except OptimizerError as error:
-                    self.states.say("papa", f"no step: {error}", logging.WARNING, "refused")
+                    self.states.log("papa", f"no step: {error}", logging.WARNING, "refused")
                 await self.reader.flush()
                 await self.watch.pause(_SAMPLE_S)
         finally:
@@ -129,7 +129,7 @@ class Worker:
         trial = await self._choose(in_force.rules, before)
         if trial is None:
             await self._save(self._loaded)
-            self.states.say("papa", f"{len(self._loaded.progress.converged)} rules converged; nothing to do")
+            self.states.log("papa", f"{len(self._loaded.progress.converged)} rules converged; nothing to do")
             return
         await self._step(in_force, trial, before)
 
@@ -154,7 +154,7 @@ class Worker:
             d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
             after = shift(weights, d, self.parameters.gamma)
             if why := await self._gained(key, weights, after):
-                self.states.say("unknown", f"no step of {key}: {why}")
+                self.states.log("unknown", f"no step of {key}: {why}")
             else:
                 return Trial(key, dict(weights), after, before.objective_ms)
         return None
@@ -162,7 +162,7 @@ class Worker:
     async def _step(self, in_force: InForce, trial: Trial, before: Measurement) -> None:
         key, weights, after = trial.key, trial.before, trial.after
         gaps = ", ".join(f"{c} {o.gap_ms:+.1f} ms" for c, o in sorted(before.observations[key].items()))
-        self.states.say("papa", f"trying {key} {weights} -> {after}")
+        self.states.log("papa", f"trying {key} {weights} -> {after}")
         # Saved before it is published, so that a restart after a crash finds the step and rolls it
         # back.
         await self._save(replace(self._loaded, trial=trial))
@@ -219,7 +219,7 @@ class Worker:
             await self._save(self._loaded.ended(key, None))
             return False
         if reason := await self._gained(key, trial.after, trial.before):
-            self.states.say("unknown", f"the rollback of {key} waits: {reason}")
+            self.states.log("unknown", f"the rollback of {key} waits: {reason}")
             await self._save(self._loaded.ended(key, after, trial))
             return True
         await self._publish(in_force, key, trial.before, "PAPA: rolled back, no improvement was observed")
@@ -266,14 +266,14 @@ class Worker:
         except NATS_AWAY as error:
             self.states.away("nats", error)
             raise Interrupted("nats is away") from error
-        self.states.say("nats", "reachable")
+        self.states.log("nats", "reachable")
 
     async def _load(self) -> Checkpoint:
         text = await self.redis.get(names.REDIS_KEY_PAPA_CHECKPOINT)
         try:
             return Checkpoint.from_json(text)
         except ValueError as error:
-            self.states.say(
+            self.states.log(
                 "checkpoint", f"unreadable; starting without it: {error}", logging.WARNING, "malformed"
             )
             return Checkpoint()

@@ -32,13 +32,13 @@ class Progress:
             ended.set()
             watcher.join()
 
-    def say(self, line: str) -> None:
+    def write(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
     def _watch(self, what: str, ended: threading.Event, began: float) -> None:
         if ended.wait(self._patience_s):
             return
-        self.say(f"{what} ...")
+        self.write(f"{what} ...")
         while not ended.wait(_AGAIN_S):
-            self.say(f"{what} ... {time.monotonic() - began:.0f} s")
-        self.say(f"{what}: {time.monotonic() - began:.1f} s")
+            self.write(f"{what} ... {time.monotonic() - began:.0f} s")
+        self.write(f"{what}: {time.monotonic() - began:.1f} s")

@@ -12,7 +12,7 @@ class States:
 
     def __init__(self, logger: logging.Logger):
         self._logger = logger
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._errors: dict[str, str] = {}  # the last error of each server that was away
         self._waits_for: str | None = "start"  # why the process is not ready; None once it is
         self.counters: Counter[str] = Counter()
@@ -26,8 +26,8 @@ class States:
         state = f"away ({type(error).__name__})"
         self.counters[f"{server}_away"] += 1
         self._errors[server] = describe(error)
-        if self._said.get(server) != state:
-            self._said[server] = state
+        if self._logged.get(server) != state:
+            self._logged[server] = state
             self._logger.warning("%s: away: %s", server, self._errors[server])
 
     def wait_for(self, server: str | None) -> None:
@@ -45,13 +45,13 @@ class States:
         problems = {waits_for: self._errors.get(waits_for, "no answer yet")} if waits_for else {}
         return Report(problems, counters=dict(self.counters))
 
-    def say(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
+    def log(self, subject: str, state: str, level: int = logging.INFO, count: str | None = None) -> None:
         """Logs the state of a subject if it differs from the last one logged.
 
         `count` names the counter to increase, whether or not the state is logged.
         """
         if count:
             self.counters[count] += 1
-        if self._said.get(subject) != state:
-            self._said[subject] = state
+        if self._logged.get(subject) != state:
+            self._logged[subject] = state
             self._logger.log(level, "%s: %s", subject, state)

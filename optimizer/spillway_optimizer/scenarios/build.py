@@ -33,7 +33,7 @@ class Scenario:
 
     name: str
     source: str
-    says: str
+    summary: str
     problems: Callable[[], tuple[Problem, ...]]
 
 

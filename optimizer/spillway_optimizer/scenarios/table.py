@@ -69,7 +69,7 @@ def as_text(scenarios: Iterable[Scenario], table: list[dict[str, Any]]) -> str:
         f"{'policy':<20}{'mean ms':>12}{'egress $/h':>14}{'objective $/h':>15}{'x ms':>9}{'x egress':>10}{'x $':>9}"
     ]
     for scenario in scenarios:
-        lines.append(f"\n{scenario.name}: {scenario.says} ({scenario.source})")
+        lines.append(f"\n{scenario.name}: {scenario.summary} ({scenario.source})")
         for row in table:
             if row["scenario"] == scenario.name:
                 ratios = (_short(row[key]) for key in ("ratio_mean_ms", "ratio_egress", "ratio_objective"))

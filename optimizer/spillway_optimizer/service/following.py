@@ -40,9 +40,9 @@ class Following:
         if wanted not in REGISTRY:
             allowed = ", ".join(sorted(REGISTRY))
             message = f"unknown {wanted!r} in Redis, staying with {self.name!r}; allowed: {allowed}"
-            self._states.say("policy", message, logging.WARNING, "unknown_policy")
+            self._states.log("policy", message, logging.WARNING, "unknown_policy")
             return
-        self._states.say("policy", wanted)
+        self._states.log("policy", wanted)
         if wanted != self.name:
             self.name, self._routers = wanted, {}
 

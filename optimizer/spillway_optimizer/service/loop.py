@@ -94,7 +94,7 @@ class Service:
                 self.states.wait_for("clickhouse")
                 return
         if not await self.lease.hold():
-            self.states.say("lease", "held by another; standing by")
+            self.states.log("lease", "held by another; standing by")
             # The proposals of another leader cannot be compared with ours.
             self.solving.forget()
             self.basis, self.due_at = None, 0.0
@@ -103,7 +103,7 @@ class Service:
             self._keep_warm()
             self.states.wait_for(None)
             return
-        self.states.say("lease", f"held under token {self.lease.fencing_token}")
+        self.states.log("lease", f"held under token {self.lease.fencing_token}")
         await self.following.ask()
         trigger = await self._trigger(time.monotonic())
         if trigger is not None:

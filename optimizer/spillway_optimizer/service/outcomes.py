@@ -51,17 +51,17 @@ class Outcomes:
     def __init__(self, history: History, states: States):
         self._history, self._states = history, states
 
-    def say(self, result: ApplicationResult) -> None:
+    def log_model(self, result: ApplicationResult) -> None:
         """Logs the state of an application's model, once per change of it."""
         subject = f"model of {result.name}" if result.name else "model"
         if result.refusal is not None:
-            self._states.say(subject, f"refused: {result.refusal}", logging.WARNING, "refused")
+            self._states.log(subject, f"refused: {result.refusal}", logging.WARNING, "refused")
         else:
-            self._states.say(subject, "sound")
+            self._states.log(subject, "sound")
 
     def refuse(self, run: Run, result: ApplicationResult, reason: str) -> None:
         """Records a run that ended with an error."""
-        self._states.say("model", f"refused: {reason}", logging.WARNING, "refused")
+        self._states.log("model", f"refused: {reason}", logging.WARNING, "refused")
         self.record(run, replace(result, part=None, notes=(), refusal=None), "refused", reason)
 
     def record(

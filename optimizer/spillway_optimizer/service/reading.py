@@ -48,7 +48,7 @@ class Reader:
         Raises one of REDIS_AWAY.
         """
         boards = await hot.boards(self._redis, self._clusters)
-        self._states.say("redis", "reachable")
+        self._states.log("redis", "reachable")
         metrics.note_input(self._states, boards)
         await self.refresh(self._refresh_s)
         if self._rows is None:
@@ -56,7 +56,7 @@ class Reader:
         malformed = boards.malformed + self._rows.malformed
         if malformed:
             self._states.counters["malformed"] += len(malformed)
-            self._states.say("malformed input", "; ".join(malformed[:3]), logging.WARNING)
+            self._states.log("malformed input", "; ".join(malformed[:3]), logging.WARNING)
         return dataclasses.replace(
             boards,
             curves=self._rows.curves,
@@ -78,7 +78,7 @@ class Reader:
         try:
             self._rows = await asyncio.to_thread(self._history.model)
             self._read_at = time.monotonic()
-            self._states.say("clickhouse", "reachable")
+            self._states.log("clickhouse", "reachable")
         except CLICKHOUSE_AWAY as error:
             self._away(error)
 
@@ -93,7 +93,7 @@ class Reader:
         try:
             refused = await asyncio.to_thread(self._history.flush)
             if refused:
-                self._states.say("history", f"rows refused, e.g. {refused[0]}", logging.WARNING)
+                self._states.log("history", f"rows refused, e.g. {refused[0]}", logging.WARNING)
         except CLICKHOUSE_AWAY as error:
             self._away(error)
         self._states.counters["history_rows_lost"] = self._history.lost

@@ -320,7 +320,7 @@ class Solving:
 
     async def _conclude(self, run: Run, results: Sequence[ApplicationResult]) -> str | None:
         for result in results:
-            self._outcomes.say(result)
+            self._outcomes.log_model(result)
         frozen = self.guardrails.current.frozen
         if not any(result.wants for result in results) or frozen:
             for result in results:
@@ -375,7 +375,7 @@ class Solving:
         except NATS_AWAY as error:
             self.states.away("nats", error)
             return False
-        self.states.say("nats", "reachable")
+        self.states.log("nats", "reachable")
         return True
 
     def _finish(

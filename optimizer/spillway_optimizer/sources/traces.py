@@ -61,7 +61,7 @@ def _run(command: list[str], progress: Progress) -> str:
         for line in process.stderr:
             last.append(line.rstrip())
             if not line.startswith("error: "):
-                progress.say(line.rstrip())
+                progress.write(line.rstrip())
         text = reader.result()
     if process.returncode == 0:
         return text

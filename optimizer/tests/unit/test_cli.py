@@ -85,10 +85,10 @@ def test_what_streams_refuses_is_the_error():
 
     A program that ends without an error message is named.
     """
-    said = "import sys; print('x.json: 28 traces', 'error: x.json:1:11: not JSON', sep='\\n', file=sys.stderr); sys.exit(1)"
+    code = "import sys; print('x.json: 28 traces', 'error: x.json:1:11: not JSON', sep='\\n', file=sys.stderr); sys.exit(1)"
     shown = io.StringIO()
     with pytest.raises(InputError) as error:
-        traces._run([sys.executable, "-c", said], Progress(shown))
+        traces._run([sys.executable, "-c", code], Progress(shown))
     assert str(error.value) == "x.json:1:11: not JSON"
     assert shown.getvalue() == "x.json: 28 traces\n"
     with pytest.raises(InputError, match="ended with 3$"):

@@ -48,7 +48,7 @@ def _apart(d):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (_rows_ahead, f"curves: row of {ENTRY!r} is 600 s ahead of this clock"),
         (_backwards, "input_window 1767225630000-1767225600000 must start before it ends"),
@@ -60,19 +60,19 @@ def _apart(d):
         ),
     ],
 )
-def test_what_cannot_be_true_is_refused(change, says):
+def test_what_cannot_be_true_is_refused(change, message):
     """The refusal names the board or row, its value and what is allowed."""
     built = _build(change)
     assert built.problem is None
-    assert any(says in reason for reason in built.refusals), built.refusals
+    assert any(message in reason for reason in built.refusals), built.refusals
 
 
 def test_a_board_of_the_future_is_unknown():
     """Its cluster is held with a note that names the board and its lead. Nothing is refused."""
     built = _build(_ahead)
     assert built.problem is not None and built.refusals == ()
-    says = "unknown: 'west': demand: board of 'west' is 60 s ahead of this clock; at most 10 s is allowed"
-    assert any(note.startswith(says) for note in built.notes)
+    message = "unknown: 'west': demand: board of 'west' is 60 s ahead of this clock; at most 10 s is allowed"
+    assert any(note.startswith(message) for note in built.notes)
 
 
 def test_demand_where_its_service_is_not_is_refused():

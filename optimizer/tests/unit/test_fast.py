@@ -111,12 +111,12 @@ def test_without_proportion_both_find_as_good_an_optimum(seed):
 
 @settings(max_examples=8, derandomize=True, database=None)
 @given(st.floats(20, 900), st.floats(0, 500), st.floats(1, 60), st.floats(0, 0.1))
-def test_brute_force_agrees(one, other, rtt, price):
+def test_brute_force_agrees(first, other, rtt, price):
     """No split on a grid beats the solver on two hops between two clusters.
 
     The grid covers all splits of the rows that carry calls, in steps of 6.25 %.
     """
-    problem = _two_hops(one, other, rtt, price)
+    problem = _two_hops(first, other, rtt, price)
     grid = np.linspace(0, 1, 17)
     rows = [[[p, 1 - p] for p in grid]] * 4
     best = min(
@@ -127,14 +127,14 @@ def test_brute_force_agrees(one, other, rtt, price):
     assert value <= best * (1 + 1e-3)
 
 
-def _two_hops(one: float, other: float, rtt: float, price: float) -> Problem:
+def _two_hops(first: float, other: float, rtt: float, price: float) -> Problem:
     names, services = ("a", "b"), ("web", "app", "db")
     ids = {s: f"{s} GET /" for s in services}
     return Problem(
         clusters=names,
         classes={ids[s]: s for s in services},
         edges=(Edge(ids["web"], ids["app"], 1.0, 1e3, 1e4), Edge(ids["app"], ids["db"], 2.0, 1e3, 1e4)),
-        demand_rps={("a", ids["web"]): one, ("b", ids["web"]): other},
+        demand_rps={("a", ids["web"]): first, ("b", ids["web"]): other},
         curves={ids[s]: Curve(2.0, 5.0) for s in services},
         capacity_rps={(s, c): 600.0 * (1 + (s == "db")) for s in services for c in names},
         placement=frozenset(itertools.product(services, names)),

@@ -76,8 +76,8 @@ def test_long_work_says_what_it_is_and_short_work_is_silent():
     """One line appears when patience ends, and one with the time at the end. Nothing before."""
     stream, written = io.StringIO(), threading.Event()
     progress = Progress(stream, patience_s=0.0)
-    write = progress.say
-    progress.say = lambda line: (write(line), written.set())
+    write = progress.write
+    progress.write = lambda line: (write(line), written.set())
     with progress.step("solving x"):
         assert written.wait(30)
     first, *_, last = stream.getvalue().splitlines()

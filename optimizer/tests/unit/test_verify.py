@@ -23,7 +23,7 @@ def test_sound_rules_pass(chain):
 
 
 @pytest.mark.parametrize(
-    ("weights", "constraints", "says"),
+    ("weights", "constraints", "message"),
     [
         ({"west": 9999}, {}, "must be whole, at least 0, and sum to 10000"),
         ({"west": 10_001, "east": -1}, {}, "must be whole, at least 0"),
@@ -51,11 +51,11 @@ def test_sound_rules_pass(chain):
         ),
     ],
 )
-def test_each_broken_constraint_of_a_rule_is_named(chain, weights, constraints, says):
+def test_each_broken_constraint_of_a_rule_is_named(chain, weights, constraints, message):
     """The finding contains the rule, the value and what is allowed."""
     found = verify(_problem(chain, **constraints), {**LOCAL, WEST: weights}, None)
     assert any(finding.startswith("rule west/web -> db GET /x: ") for finding in found)
-    assert re.search(says, "\n".join(found)), found
+    assert re.search(message, "\n".join(found)), found
 
 
 def test_missing_astray_and_closed_rules_are_named(chain):
