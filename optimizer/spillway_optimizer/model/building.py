@@ -214,7 +214,7 @@ def _together(constraints: Iterable[Constraints]) -> Constraints:
     constraints = list(constraints)
     joined: dict[str, Any] = {}  # by field of Constraints
     for item in fields(Constraints):
-        values = [getattr(source, item.name) for source in constraints]
+        values = [getattr(limits, item.name) for limits in constraints]
         if isinstance(values[0], frozenset):
             joined[item.name] = frozenset().union(*values)
         elif isinstance(values[0], Mapping):

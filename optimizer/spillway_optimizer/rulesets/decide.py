@@ -211,7 +211,7 @@ def _fitting(problem: Problem, rules: Rules) -> Rules | None:
 
 
 def _gain(problem: Problem, proposed: Rules, candidate: Rules) -> float:
-    """Returns the relative gain of the objective. 1 if the own rules no longer fit the problem."""
+    """Returns the relative gain of the objective. 1 if `proposed` no longer fits the problem."""
     try:
         before = evaluate_shares(problem, to_shares(problem, proposed)).usd_per_hour
     except ProblemError:
