@@ -61,8 +61,8 @@ def _asking(ask: Callable[..., Answer]) -> Callable[..., int]:
 def _of_rule(change: Callable[..., int]) -> Callable[..., int]:
     """Adds what a pin and its end have in common."""
     for decorate in (
-        click.option("--by", default=getpass.getuser, help="Who. Default: the login name."),
-        click.option("--reason", required=True),
+        click.option("--by", default=getpass.getuser, help="Who makes the change. Default: the login name."),
+        click.option("--reason", required=True, help="Why the change is made; stored with the rule."),
         click.option("--method", default="", help="Default: any."),
         click.option("--service", required=True),
         click.argument("template"),
@@ -88,7 +88,7 @@ def _in_force(client: Client, service: str | None) -> list[Rule]:
 @click.option("--service")
 @_asking
 def _list(client: Client, service: str | None) -> Answer:
-    """Classes with the reason for each, and the rules in force."""
+    """Lists classes with the reason for each, and the rules in force."""
     held = _in_force(client, service)
     by_service = rules.by_service(held)
     found = []
@@ -119,12 +119,12 @@ def _line(rule: Rule) -> str:
 @command.command("pin")
 @_of_rule
 @click.option("--becomes", metavar="TEMPLATE", help="The class's template.")
-@click.option("--keep", is_flag=True, help="Stays a class of its own.")
-@click.option("--other", is_flag=True, help="Goes to /other.")
+@click.option("--keep", is_flag=True, help="The class stays a class of its own.")
+@click.option("--other", is_flag=True, help="The class becomes /other.")
 @command_line.exclusive("becomes", "keep", "other", required=True)
 @_asking
 def _pin(client: Client, becomes: str, keep: bool, other: bool, **of_rule: str) -> Answer:
-    """A rule that no decision of the job overrides; in force a minute later.
+    """Stores a rule that no decision of the job overrides. It is in force a minute later.
 
     TEMPLATE is a path template. A segment * stands for any one segment.
     """
@@ -168,7 +168,7 @@ def _write(
 @click.argument("class_id", metavar="CLASS")
 @_asking
 def _explain(client: Client, class_id: str) -> Answer:
-    """Why a request gets its class, and what was found about it.
+    """Shows why a request gets its class, and what was found about it.
 
     CLASS is 'service METHOD /path/template'.
     """

@@ -29,7 +29,7 @@ from spillway_streams.recorded.clusters import Clusters, TraceFileError
     help="Jaeger JSON, or OTLP JSON (one object, or one per line); gzipped or not.",
 )
 @click.option("--topology", type=command_line.PATH, required=True, help="YAML; names the clusters.")
-@click.option("--cluster", default="", metavar="NAME", help="Every span was made there.")
+@click.option("--cluster", default="", metavar="NAME", help="The cluster of every span.")
 @click.option(
     "--cluster-attribute", default="", metavar="KEY", help="Attribute (tag) that names a span's cluster."
 )
@@ -39,13 +39,13 @@ from spillway_streams.recorded.clusters import Clusters, TraceFileError
     default=Options().min_samples,
     show_default=True,
     metavar="N",
-    help="Calls from which on a curve is fitted; below it is assumed.",
+    help="Fewest calls to fit a curve from. With fewer, the curve is assumed.",
 )
 @command_line.exclusive("cluster", "cluster_attribute")
 def command(
     files: tuple[Path, ...], topology: Path, cluster: str, cluster_attribute: str, min_samples: int
 ) -> int:
-    """Recorded traces -> the model that the optimizer plans with."""
+    """Makes the optimizer's model from recorded traces."""
     try:
         document = _document(files, topology, cluster, cluster_attribute, min_samples)
     except (StreamsError, ContractError) as error:
@@ -60,7 +60,7 @@ def _document(
     files: Sequence[Path], topology: Path, cluster: str, cluster_attribute: str, min_samples: int
 ) -> dict:
     if min_samples < 1:
-        raise TraceFileError(f"--min-samples: {min_samples}, must be at least 1")
+        raise TraceFileError(f"--min-samples: {min_samples}; must be at least 1")
     known = frozenset(cluster.name for cluster in topology_file.load(topology).clusters)
     if cluster and cluster not in known:
         raise TraceFileError(
