@@ -21,7 +21,7 @@ from spillway_streams.classes.memory import Memory
 from spillway_streams.classes.options import Options
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, acknowledge, consume
-from spillway_streams.jobs.shares import follow
+from spillway_streams.jobs.partition_states import follow
 from spillway_streams.process.config import ClassifySettings
 
 log = logging.getLogger("spillway.classify")

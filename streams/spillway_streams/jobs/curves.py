@@ -30,7 +30,7 @@ from spillway_streams.ingest.admission import Gate, UnadmittedError
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Unstored, consume, parts_columns
 from spillway_streams.jobs.live import Live
-from spillway_streams.jobs.shares import Shares, follow
+from spillway_streams.jobs.partition_states import PartitionStates, follow
 from spillway_streams.load import cpu, load
 from spillway_streams.model import modelling, service
 from spillway_streams.model.modelling import Fitted, Modeller, Options
@@ -64,7 +64,7 @@ class LastFit:
 
 
 @dataclass
-class Share:
+class PartitionState:
     """Memory of one partition number: its services with their calls, CPU use and models."""
 
     load: load.LoadTable
@@ -118,62 +118,62 @@ class Share:
 
 
 class Curves:
-    """The job's state: one share per partition number, and the rows that are not stored yet."""
+    """The memory of each partition number, and the rows that are not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context[CurvesSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._window = Window(settings.board_window_s, settings.board_settle_s)
-        self.shares = Shares(app, self._make, self._restore)
+        self.states = PartitionStates(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._reader = Reader(app, context)
         self._gate = Gate(settings.accept_unadmitted, context.counters)
         lives = settings.board_expiry_s, settings.unknown_hold_s
         options, counters = settings.redis_options(), context.counters
         redis = Boards(settings.redis_url, *lives, context.status, options, counters)
-        self._live = Live(app, context, redis, self.shares, self._reader)
+        self._live = Live(app, context, redis, self.states, self._reader)
 
-    def _make(self, _: int) -> Share:
+    def _make(self, _: int) -> PartitionState:
         settings, counters = self._settings, self._context.counters
         options = Options(settings.min_samples, settings.shift_window_s, settings.capacity_s)
-        return Share(
+        return PartitionState(
             load.LoadTable(settings.memory_s, counters, settings.max_keys, settings.max_key_seconds),
             cpu.CpuTable(settings.memory_s, settings.max_keys),
             HotTable(self._window, settings.max_keys, counters),
             Modeller(options),
         )
 
-    async def _restore(self, shares: Mapping[int, Share]) -> None:
+    async def _restore(self, states: Mapping[int, PartitionState]) -> None:
         """Restores memory from the parts up to exactly the stored positions.
 
         All later batches come again.
         """
         store, calls = self._context.clickhouse, names.KAFKA_TOPIC_CALLS
         seconds = self._settings.memory_s
-        stored = await restore.positions(store, JOB, shares)
-        for number, share in shares.items():
+        stored = await restore.positions(store, JOB, states)
+        for number, state in states.items():
             own = [row for row in stored if row[1] == number]
             parts = await restore.parts(store, "load", calls, own, seconds, self._settings.max_key_seconds)
             points = await restore.cpu(store, number, self._context.layout.partitions, seconds)
             windows = await restore.windows(store, number, self._context.layout.partitions, seconds)
-            share.modeller.restore(zip(*windows, strict=True))
-            await asyncio.to_thread(share.restore, own, parts, points)
+            state.modeller.restore(zip(*windows, strict=True))
+            await asyncio.to_thread(state.restore, own, parts, points)
             self._context.counters.add("restored_seconds", len(parts[0]) if parts else 0)
 
     async def take_calls(self, event: faust.EventT) -> None:
         """Takes a message of calls into memory, and queues its parts for storing."""
         message = event.message
-        share = await self.shares.of(message)
-        if share is None:
+        state = await self.states.of(message)
+        if state is None:
             return
         await self._unstored.room()
         batch, rows = await self._reader.batch(event, columns.CALLS, load.CALL_COLUMNS)
-        if not self.shares.owns(message, share):
+        if not self.states.owns(message, state):
             return
         parts = None
         if batch is not None and rows is not None:  # both, or neither
             try:
-                parts = share.fold(batch, rows, time.monotonic())
+                parts = state.fold(batch, rows, time.monotonic())
                 self._context.counters.add(
                     "repeated_calls" if parts is None else "calls", columns.length(rows)
                 )
@@ -184,21 +184,21 @@ class Curves:
 
     async def take_metrics(self, event: faust.EventT) -> None:
         """Takes CPU readings and counters of Envoys from a message of metrics."""
-        share = await self.shares.of(event.message)
-        if share is None:
+        state = await self.states.of(event.message)
+        if state is None:
             return
         await self._unstored.room()
         points: list[cpu.Point] = []
         try:
             cluster = self._gate.cluster(event.message.headers)
             points = cpu.decode(event.value or b"", self._context.counters, cluster)
-            self._live.take_totals(event, share, cluster)
+            self._live.take_totals(event, state, cluster)
         except UnadmittedError as error:
             await self._reader.refuse(event, "unadmitted", error)
         except StreamsError as error:
             await self._reader.refuse(event, "undecodable", error)
-        if self.shares.owns(event.message, share):
-            share.cpu.add(points)
+        if self.states.owns(event.message, state):
+            state.cpu.add(points)
             self._context.counters.add("cpu_points", len(points))
             self._unstored.add(event, rows=points)
 
@@ -217,78 +217,78 @@ class Curves:
         )
         points = [point for one in taken if isinstance(one.rows, list) for point in one.rows]
         await self._insert("cpu_1s", cpu.CPU_1S, points)
-        for share in self.shares.ready.values():
-            share.own_times(self._settings.board_window_s, self._settings.lateness_s, time.monotonic())
+        for state in self.states.ready.values():
+            state.own_times(self._settings.board_window_s, self._settings.lateness_s, time.monotonic())
         done = positions.rows(JOB, (one.batch for one in taken if one.batch))
         await self._insert("positions", positions.POSITIONS, done)
         self._unstored.stored(taken)
-        shares = self.shares.ready.values()
-        self._context.counters.gauge("partitions", len(shares))
-        disagreeing = sum(last.disagreeing for share in shares for last in share.fits.values())
+        states = self.states.ready.values()
+        self._context.counters.gauge("partitions", len(states))
+        disagreeing = sum(last.disagreeing for state in states for last in state.fits.values())
         self._context.counters.gauge("capacities_disagreeing", disagreeing)
-        self._context.counters.gauge("load_keys", sum(len(share.load.series) for share in shares))
+        self._context.counters.gauge("load_keys", sum(len(state.load.series) for state in states))
 
     async def board(self) -> None:
         """Writes the load board of all classes that this worker owns."""
 
-        def entries(share: Share, times: boards.Times) -> boards.Board:
-            return boards.load_board(share.hot, share.own_ms, share.cpu, times)
+        def entries(state: PartitionState, times: boards.Times) -> boards.Board:
+            return boards.load_board(state.hot, state.own_ms, state.cpu, times)
 
         await self._live.board(names.REDIS_KEY_LOAD, entries)
 
     async def fit(self) -> None:
         """Stores new versions of curves and capacities, and the buckets of what changed."""
-        for number, share in list(self.shares.ready.items()):
+        for number, state in list(self.states.ready.items()):
             now_ms = int(time.time() * 1000)
-            fitted = [one async for one in self._fitted(share, now_ms, time.monotonic())]
-            if self.shares.ready.get(number) is not share:
+            fitted = [one async for one in self._fitted(state, now_ms, time.monotonic())]
+            if self.states.ready.get(number) is not state:
                 return  # all partitions were assigned anew, and their new owner knows more
             rows = [[row for one in fitted for row in of(one)] for of in _ROWS]
-            await self._insert("curves", modelling.CURVES, share.new_curves.keep(rows[0]))
-            await self._insert("capacities", modelling.CAPACITIES, share.new_capacities.keep(rows[1]))
+            await self._insert("curves", modelling.CURVES, state.new_curves.keep(rows[0]))
+            await self._insert("capacities", modelling.CAPACITIES, state.new_capacities.keep(rows[1]))
             await self._insert("buckets", modelling.BUCKETS, rows[2])
-            share.modeller.forget(share.load.series)
-            share.new_curves.forget(now_ms)
-            share.new_capacities.forget(now_ms)
+            state.modeller.forget(state.load.series)
+            state.new_curves.forget(now_ms)
+            state.new_capacities.forget(now_ms)
 
-    async def _fitted(self, share: Share, now_ms: int, wall: float) -> AsyncIterator[Fitted]:
+    async def _fitted(self, state: PartitionState, now_ms: int, wall: float) -> AsyncIterator[Fitted]:
         """Fits each service that has new data, or that has not been fitted for a while.
 
         A fit runs in a thread on a copy of what is known of the service. Calls, boards and rows
         therefore do not wait.
         """
-        services = service.gather(share.load)
-        share.fits = {name: last for name, last in share.fits.items() if name in services}
+        services = service.gather(state.load)
+        state.fits = {name: last for name, last in state.fits.items() if name in services}
         for name, keys in services.items():
-            known = [key for own in keys.values() for key in own.values() if key in share.load.series]
-            dirty, last = share.load.take_dirty(known), share.fits.get(name)
+            known = [key for own in keys.values() for key in own.values() if key in state.load.series]
+            dirty, last = state.load.take_dirty(known), state.fits.get(name)
             if not known or (last and dirty == last.untold and wall - last.at < _REFIT_S):
-                share.load.give_back(dirty)
+                state.load.give_back(dirty)
                 continue
-            recorded = service.record(name, keys, share.load, share.cpu)
-            newest = max(share.load.series[key].newest for key in known)
+            recorded = service.record(name, keys, state.load, state.cpu)
+            newest = max(state.load.series[key].newest for key in known)
             since = last.since if last and last.newest == newest else wall
             try:
                 fitted = await asyncio.to_thread(
-                    share.modeller.fit_service, recorded, dirty, now_ms, int(wall - since)
+                    state.modeller.fit_service, recorded, dirty, now_ms, int(wall - since)
                 )
             except Exception:  # one service's odd numbers must not leave the others without curves
                 log.exception("service %s: no fit", name)
                 self._context.counters.add("fits_failed")
-                share.load.give_back(dirty)
+                state.load.give_back(dirty)
                 continue
-            share.load.give_back(fitted.untold)
-            share.fits[name] = LastFit(wall, newest, since, fitted.untold, fitted.disagreeing)
+            state.load.give_back(fitted.untold)
+            state.fits[name] = LastFit(wall, newest, since, fitted.untold, fitted.disagreeing)
             yield fitted
 
     async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
         await self._context.clickhouse.insert(table, columns, rows, self._reader.letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
-        self.shares.assigned(partitions)
+        self.states.assigned(partitions)
 
     def revoked(self, partitions: set[TP]) -> None:
-        self.shares.revoked()
+        self.states.revoked()
         self._unstored.forget(partitions)
         self._live.forget(partitions)
 

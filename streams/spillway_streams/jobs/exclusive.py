@@ -20,7 +20,7 @@ from spillway_streams.batches.marks import Coverage
 from spillway_streams.boards import boards
 from spillway_streams.classes.rules import KINDS
 from spillway_streams.clients.dead_letters import Origin
-from spillway_streams.clients.news import News
+from spillway_streams.clients.latest_sender import LatestSender
 from spillway_streams.clients.sending import Message, Sender
 from spillway_streams.clients.store import Store
 from spillway_streams.clients.transport import Consumer, Start
@@ -35,7 +35,7 @@ from spillway_streams.process.config import ExclusiveSettings
 
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0
-_NEWS_S = 2.0  # what ended longer ago is of no use to a board
+_USEFUL_S = 2.0  # what ended longer ago is of no use to a board
 # Marks without rows: their shortest period, and their greatest rate of all sources together.
 _MARK_S, _MARKS_PER_S = 0.5, 2000
 # Bytes of a value. If its batch is compressed, the client has already unpacked all of it by then.
@@ -61,7 +61,9 @@ class Exclusive:
         self._stored_spans = 0  # spans still open after the last flush
         self._commit_at = 0.0
         self._rules_known = asyncio.Event()
-        self._news = News(self._sender, max(1, round(_NEWS_S / settings.arrivals_period_s)), self._counters)
+        self._arrivals = LatestSender(
+            self._sender, max(1, round(_USEFUL_S / settings.arrivals_period_s)), self._counters
+        )
         self._mark_at = 0.0
 
     @property
@@ -231,7 +233,7 @@ class Exclusive:
         self._counters.gauge("messages_not_read", ahead)
 
     async def send_arrivals(self) -> None:
-        """Sends the calls that just ended, while they are news.
+        """Sends the calls that just ended, while boards can use them.
 
         The arrivals of all shards are sent together, because they go to the same partitions. At
         intervals, partitions without arrivals get a mark alone.
@@ -250,7 +252,7 @@ class Exclusive:
                 idle = set(range(layout.partitions)) - {message.partition for message in found}
                 found += [_no_arrivals(tp.partition, partition) for partition in sorted(idle)]
             messages += _marked(found, tp.partition, max(sources, tp.partition + 1), shard.coverage)
-        self._news.tell(messages)
+        self._arrivals.send(messages)
 
     async def poll_rules(self) -> None:
         """Reads the class rules. `flush` waits for the first read."""

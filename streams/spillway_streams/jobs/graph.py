@@ -27,9 +27,9 @@ from spillway_streams.graph.callgraph import CallGraph
 from spillway_streams.ingest.admission import Gate, UnadmittedError
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Trailing, Unstored, acknowledge, consume, parts_columns
-from spillway_streams.jobs.graph_share import Share
+from spillway_streams.jobs.graph_state import PartitionState
 from spillway_streams.jobs.live import Live
-from spillway_streams.jobs.shares import Shares, follow
+from spillway_streams.jobs.partition_states import PartitionStates, follow
 from spillway_streams.load.attributes import PayloadError
 from spillway_streams.process.config import GraphSettings
 
@@ -43,13 +43,13 @@ _TABLES = {
 
 
 class Graph:
-    """The job's state: one share per partition number, and messages with rows not stored yet."""
+    """The memory of each partition number, and messages with rows not stored yet."""
 
     def __init__(self, app: faust.App, context: runner.Context[GraphSettings]) -> None:
         settings = context.settings
         self._app, self._context, self._settings = app, context, settings
         self._window = Window(settings.board_window_s, settings.board_settle_s)
-        self.shares = Shares(app, self._make, self._restore)
+        self.states = PartitionStates(app, self._make, self._restore)
         self._unstored = Unstored(app)
         self._requests = Trailing(settings.graph_window_s + _TRACE_S)
         self._gate = Gate(context.settings.accept_unadmitted, context.counters)
@@ -57,49 +57,49 @@ class Graph:
         lives = settings.board_expiry_s, settings.unknown_hold_s
         options, counters = settings.redis_options(), context.counters
         redis = Boards(settings.redis_url, *lives, context.status, options, counters)
-        self._live = Live(app, context, redis, self.shares, self._reader, entries_only=True)
+        self._live = Live(app, context, redis, self.states, self._reader, entries_only=True)
 
-    def _make(self, _: int) -> Share:
+    def _make(self, _: int) -> PartitionState:
         settings, counters = self._settings, self._context.counters
         graph = CallGraph(settings.graph_window_s * _MEMORY_WINDOWS, settings.max_keys, counters)
-        return Share(graph, HotTable(self._window, settings.max_keys, counters))
+        return PartitionState(graph, HotTable(self._window, settings.max_keys, counters))
 
-    async def _restore(self, shares: Mapping[int, Share]) -> None:
+    async def _restore(self, states: Mapping[int, PartitionState]) -> None:
         store, seconds = self._context.clickhouse, self._settings.graph_window_s * _MEMORY_WINDOWS
-        stored = await restore.positions(store, JOB, shares)
-        for number, share in shares.items():
+        stored = await restore.positions(store, JOB, states)
+        for number, state in states.items():
             own = [row for row in stored if row[1] == number]
             edges = await restore.parts(store, "edges", names.KAFKA_TOPIC_EDGES, own, seconds)
             network = await restore.parts(store, "network", names.KAFKA_TOPIC_NETWORK, own, seconds)
-            await asyncio.to_thread(share.restore, own, edges, network)
+            await asyncio.to_thread(state.restore, own, edges, network)
             rows = sum(len(found[0]) for found in (edges, network) if found)
             self._context.counters.add("restored_rows", rows)
 
     async def take_calls(self, event: faust.EventT) -> None:
         """Takes the requests of a message of calls into memory."""
         of = callgraph.request_parts
-        share, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
-        if share:
+        state, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
+        if state:
             if batch and parts is not None:
-                share.add_requests(batch, parts, self._settings.lateness_s)
+                state.add_requests(batch, parts, self._settings.lateness_s)
             self._requests.add(event, batch)
 
     async def take_edges(self, event: faust.EventT) -> None:
         """Takes a message of edges into memory, and queues its parts for storing."""
         of = callgraph.edge_parts
-        share, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
-        if share:
+        state, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
+        if state:
             if batch and parts is not None:
-                share.add(share.graph.edges, share.watermark, batch, parts)
+                state.add(state.graph.edges, state.watermark, batch, parts)
             self._unstored.add(event, batch, parts)
 
     async def take_network(self, event: faust.EventT) -> None:
         """Takes a message of network times into memory, and queues its parts for storing."""
         of = callgraph.network_parts
-        share, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
-        if share:
+        state, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
+        if state:
             if batch and parts is not None:
-                share.add(share.graph.network, share.network_watermark, batch, parts)
+                state.add(state.graph.network, state.network_watermark, batch, parts)
             self._unstored.add(event, batch, parts)
 
     async def take_arrivals(self, event: faust.EventT) -> None:
@@ -112,11 +112,11 @@ class Graph:
         Messages that cannot be read are only counted here, because `curves` sends them to the dead
         letters.
         """
-        share = await self.shares.of(event.message)
-        if share is None:
+        state = await self.states.of(event.message)
+        if state is None:
             return
         try:
-            self._live.take_totals(event, share, self._gate.cluster(event.message.headers))
+            self._live.take_totals(event, state, self._gate.cluster(event.message.headers))
         except UnadmittedError:
             self._context.counters.add("metrics_unadmitted")
         except PayloadError:
@@ -125,14 +125,14 @@ class Graph:
 
     async def _next(
         self, event: faust.EventT, schema: Schema, only: Collection[str], of: Callable[[Columns], Parts]
-    ) -> tuple[Share | None, Batch | None, Parts | None]:
-        """Returns the share, the batch and the parts of a message.
+    ) -> tuple[PartitionState | None, Batch | None, Parts | None]:
+        """Returns the state, the batch and the parts of a message.
 
-        The share is None when the partition was given away. The batch is None when the message was
+        The state is None when the partition was given away. The batch is None when the message was
         dead-lettered. The parts are None when they must not be counted.
         """
-        share, parts = await self.shares.of(event.message), None
-        if share is None:
+        state, parts = await self.states.of(event.message), None
+        if state is None:
             return None, None, None
         await self._unstored.room()
         batch, rows = await self._reader.batch(event, schema, only)
@@ -141,21 +141,21 @@ class Graph:
         except AbsurdRows as error:
             await self._reader.refuse(event, "absurd", error)
             batch = None
-        if not self.shares.owns(event.message, share):
+        if not self.states.owns(event.message, state):
             return None, None, None
-        is_new = batch is not None and parts is not None and share.take(batch, self._context.counters)
-        return share, batch, parts if is_new else None
+        is_new = batch is not None and parts is not None and state.take(batch, self._context.counters)
+        return state, batch, parts if is_new else None
 
     async def board(self) -> None:
         """Writes demand, network times and what is unknown to Redis."""
 
-        def entries(share: Share, times: boards.Times) -> boards.Demand:
-            return boards.demand_board(share.hot, times)
+        def entries(state: PartitionState, times: boards.Times) -> boards.Demand:
+            return boards.demand_board(state.hot, times)
 
         settings = self._settings
         pairs: dict[str, NetworkEntry] = {}
-        for share in self.shares.ready.values():
-            end, rows = share.network_times(settings.graph_window_s, settings.lateness_s, time.monotonic())
+        for state in self.states.ready.values():
+            end, rows = state.network_times(settings.graph_window_s, settings.lateness_s, time.monotonic())
             pairs |= callgraph.network_board(rows, end)
         await self._live.board(
             names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs}, says_unknown=True
@@ -177,20 +177,20 @@ class Graph:
         self._unstored.stored(taken)
         for one in requests:
             acknowledge(self._app, one.message)
-        shares = self.shares.ready.values()
-        self._context.counters.gauge("partitions", len(shares))
-        self._context.counters.gauge("edge_keys", sum(len(share.graph.edges) for share in shares))
+        states = self.states.ready.values()
+        self._context.counters.gauge("partitions", len(states))
+        self._context.counters.gauge("edge_keys", sum(len(state.graph.edges) for state in states))
 
     async def rows(self) -> None:
         """Stores call ratios and network times in ClickHouse, where there is new data."""
         wall, window, lateness = time.monotonic(), self._settings.graph_window_s, self._settings.lateness_s
         ratios, pairs = [], []
-        for share in self.shares.ready.values():
-            told = (share.watermark.now(wall), share.network_watermark.now(wall))
-            if told != share.told:
-                share.told = told
-                ratios += share.ratios(window, lateness, wall)
-                pairs += share.network_times(window, lateness, wall)[1]
+        for state in self.states.ready.values():
+            told = (state.watermark.now(wall), state.network_watermark.now(wall))
+            if told != state.told:
+                state.told = told
+                ratios += state.ratios(window, lateness, wall)
+                pairs += state.network_times(window, lateness, wall)[1]
         await self._insert("call_ratios", callgraph.CALL_RATIOS, ratios)
         await self._insert("network_times", callgraph.NETWORK_TIMES, pairs)
 
@@ -198,10 +198,10 @@ class Graph:
         await self._context.clickhouse.insert(table, names_, rows, self._reader.letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
-        self.shares.assigned(partitions)
+        self.states.assigned(partitions)
 
     def revoked(self, partitions: set[TP]) -> None:
-        self.shares.revoked()
+        self.states.revoked()
         self._unstored.forget(partitions)
         self._requests.forget(partitions)
         self._live.forget(partitions)

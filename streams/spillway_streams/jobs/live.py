@@ -24,40 +24,40 @@ from spillway_streams.boards.uncounted import Uncounted
 from spillway_streams.clients.hot import Boards, Entry
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Trailing, acknowledge
-from spillway_streams.jobs.shares import Shares
+from spillway_streams.jobs.partition_states import PartitionStates
 from spillway_streams.process.config import HotSettings
 
 # Log time beyond the window, for late arrivals; it is read again after an assignment.
 _KEEP_S = 20.0
-_REWRITE_S = 1.0  # a board without news is written again after this, so that it does not expire
+_REWRITE_S = 1.0  # a board without new data is written again after this, so that it does not expire
 _PLACEMENT_S = 1.0
 
 
-class Share(Protocol):
+class PartitionState(Protocol):
     """What Live needs of the memory of a partition number."""
 
     hot: HotTable
 
 
-S = TypeVar("S", bound=Share)
+S = TypeVar("S", bound=PartitionState)
 ByCluster = Mapping[str, dict[str, LoadBoardEntry] | dict[str, DemandEntry]]
 
 
 class Live(Generic[S]):
-    """Adds arrivals to the hot tables of the shares, and writes the boards made of them."""
+    """Adds arrivals to the hot tables of the partitions, and writes the boards made of them."""
 
     def __init__(
         self,
         app: faust.App,
         context: runner.Context[HotSettings],
         redis: Boards,
-        shares: Shares[S],
+        states: PartitionStates[S],
         reader: Reader,
         entries_only: bool = False,
     ) -> None:
         """`entries_only`: rates count only calls that none of our services made."""
         settings = context.settings
-        self._app, self._redis, self._shares, self._reader = app, redis, shares, reader
+        self._app, self._redis, self._states, self._reader = app, redis, states, reader
         self._settings, self._partitions = settings, context.layout.partitions
         self._counters = context.counters
         self._trailing = Trailing(settings.board_window_s + settings.board_settle_s + _KEEP_S)
@@ -68,30 +68,30 @@ class Live(Generic[S]):
         self._counted: dict[int, CountedBoards] = {}
         self._placement, self._placed_at = Placement(context.counters), 0.0
         self._uncounted = Uncounted(context.counters)
-        self._news = False
+        self._has_new_data = False
         self._written_at = 0.0
 
     async def take(self, event: faust.EventT) -> None:
-        """Adds a message of arrivals to the hot table of its share."""
+        """Adds a message of arrivals to the hot table of its partition."""
         message = event.message
-        share = await self._shares.of(message)
-        if share is None:
+        state = await self._states.of(message)
+        if state is None:
             return
         rows = await self._reader.rows(event, columns.ARRIVALS, boards.ARRIVAL_COLUMNS)
-        if not self._shares.owns(message, share):
+        if not self._states.owns(message, state):
             return
         if rows is not None:
             try:
                 mark = marks.from_headers(message.headers)
                 source = mark.source if mark else positions.source_of(message.headers)
-                share.hot.add(rows, message.timestamp, source, mark)
+                state.hot.add(rows, message.timestamp, source, mark)
             except (marks.MarkError, positions.HeaderError) as error:
                 await self._reader.refuse(event, "unidentified", error)
         self._offsets[message.tp] = message.offset
         self._trailing.add(event)
-        self._news = True
+        self._has_new_data = True
 
-    def take_totals(self, event: faust.EventT, share: Share, cluster: str | None) -> None:
+    def take_totals(self, event: faust.EventT, state: PartitionState, cluster: str | None) -> None:
         """Takes counters of Envoys from a message of metrics.
 
         `cluster`: the cluster that the message was admitted for (admission.Gate). Raises
@@ -105,7 +105,7 @@ class Live(Generic[S]):
             ours = [
                 one for one in reports if partition_of(one.service, self._partitions) == message.partition
             ]
-            share.hot.totals.add(ours, message.timestamp)
+            state.hot.totals.add(ours, message.timestamp)
             self._counters.add("totals", len(ours))
             self._counters.add("rejected_totals: in another service's partition", len(reports) - len(ours))
 
@@ -123,21 +123,21 @@ class Live(Generic[S]):
         """
         for taken in self._trailing.take():
             acknowledge(self._app, taken.message)
-        if not self._news and time.monotonic() < self._written_at + _REWRITE_S:
+        if not self._has_new_data and time.monotonic() < self._written_at + _REWRITE_S:
             await self._redis.reach()
             return
-        self._news, self._written_at = False, time.monotonic()
+        self._has_new_data, self._written_at = False, time.monotonic()
         await self._read_placement()
         put: dict[str, dict[str, Entry]] = {}
         owners: dict[str, set[int]] = {}  # by key: partition numbers whose fields are known here
         clusters: dict[str, str] = {}  # by key: its cluster
-        live = {number: share for number, share in self._shares.ready.items() if self._is_live(number)}
+        live = {number: state for number, state in self._states.ready.items() if self._is_live(number)}
         if says_unknown:
             self._take_uncounted(live)
-        for number, share in live.items():
-            of: dict[str, Mapping[str, Mapping[str, Entry]]] = {key: self._update(number, share, entries)}
+        for number, state in live.items():
+            of: dict[str, Mapping[str, Mapping[str, Entry]]] = {key: self._update(number, state, entries)}
             if says_unknown:
-                of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, share)
+                of[names.REDIS_KEY_UNKNOWN] = self._unknown(number, state)
             for name, cluster, found in ((n, c, f) for n, board in of.items() for c, f in board.items()):
                 place = name.format(cluster=cluster)
                 put.setdefault(place, {}).update(found)
@@ -153,12 +153,12 @@ class Live(Generic[S]):
 
         await self._redis.put({**put, **(more or {})}, owns, is_placed)
 
-    def _update(self, number: int, share: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
+    def _update(self, number: int, state: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
         one = self._held.setdefault(number, Held())
         now = time.time()
         one.update(
-            share.hot,
-            lambda times: entries(share, times),
+            state.hot,
+            lambda times: entries(state, times),
             now,
             self._settings.unknown_hold_s,
             self._placement.names,
@@ -166,11 +166,11 @@ class Live(Generic[S]):
         by_counters = self._counted.setdefault(number, CountedBoards(self._entries_only, self._counters))
         fresh = {cluster for cluster, at in one.times.items() if now - at <= totals.SILENT_S}
         came = {place: found for place, found in one.came.items() if place[0] in fresh}
-        return by_counters.apply(one.entries, share.hot.totals, came, now, self._placement.connected)
+        return by_counters.apply(one.entries, state.hot.totals, came, now, self._placement.connected)
 
-    def _unknown(self, number: int, share: S) -> Mapping[str, dict[str, UnknownEntry]]:
+    def _unknown(self, number: int, state: S) -> Mapping[str, dict[str, UnknownEntry]]:
         one = self._held[number]
-        found = held.unknown(one, share.hot, time.time(), self._settings.unknown_after_s)
+        found = held.unknown(one, state.hot, time.time(), self._settings.unknown_after_s)
         placed = [
             place
             for place in self._placement.services()
@@ -178,7 +178,7 @@ class Live(Generic[S]):
         ]
         seen = one.services()
         self._uncounted.heard(seen)
-        present = {*seen, *share.hot.totals.services(), *placed}
+        present = {*seen, *state.hot.totals.services(), *placed}
         said = counted.statements(
             found, self._counted[number], one.times, seen, present, self._uncounted.is_idle
         )
@@ -186,8 +186,8 @@ class Live(Generic[S]):
         self._counters.gauge(f"unknown_of_partition_{number}", unknown)
         return dict.fromkeys(one.times, {}) | said
 
-    def _take_uncounted(self, live: Mapping[int, Share]) -> None:
-        sending = [place for share in live.values() for place in share.hot.totals.services()]
+    def _take_uncounted(self, live: Mapping[int, PartitionState]) -> None:
+        sending = [place for state in live.values() for place in state.hot.totals.services()]
         self._uncounted.take(
             self._placement,
             sending,
@@ -200,9 +200,9 @@ class Live(Generic[S]):
             return
         self._placed_at = time.monotonic()
         clusters: set[str] = set()
-        for share in self._shares.ready.values():
-            clusters.update(share.hot.times.clusters())
-            clusters.update(cluster for cluster, _ in share.hot.totals.services())
+        for state in self._states.ready.values():
+            clusters.update(state.hot.times.clusters())
+            clusters.update(cluster for cluster, _ in state.hot.totals.services())
         self._placement.take(await self._redis.placement(sorted(clusters)), time.time())
 
     def _is_live(self, number: int) -> bool:

@@ -14,7 +14,7 @@ from spillway_streams.graph.callgraph import CallGraph
 from spillway_streams.jobs import batches, runner
 from spillway_streams.jobs.curves import Curves
 from spillway_streams.jobs.graph import Graph
-from spillway_streams.jobs.graph_share import Share
+from spillway_streams.jobs.graph_state import PartitionState
 from spillway_streams.process.config import CurvesSettings, GraphSettings
 from spillway_streams.process.counters import Counters
 from spillway_streams.process.lag import Lag
@@ -117,19 +117,19 @@ async def test_what_another_worker_has_by_now_is_its_to_refuse(tmp_path, job, se
 
 def test_network_times_are_computed_when_there_is_news(monkeypatch):
     """Boards ask four times a second. Without new data, the same second has the same answer."""
-    share, asked = Share(CallGraph(600, 10, Counters()), hot=None), []
-    share.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
+    state, asked = PartitionState(CallGraph(600, 10, Counters()), hot=None), []
+    state.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
     batch = Batch(names.KAFKA_TOPIC_NETWORK, 0, 0, 1)
 
     def news(second: int) -> None:
         parts = Parts(
             np.array([second]), np.array([0]), [("a", "b", 5)], np.ones((1, len(callgraph.NETWORK_PARTS) - 4))
         )
-        share.add(share.graph.network, share.network_watermark, batch, parts)
+        state.add(state.graph.network, state.network_watermark, batch, parts)
 
     news(100)
-    assert share.network_times(30, 2.0, 0.0) == share.network_times(30, 2.0, 0.0) == (98, [("row", 1)])
+    assert state.network_times(30, 2.0, 0.0) == state.network_times(30, 2.0, 0.0) == (98, [("row", 1)])
     news(100)
-    assert share.network_times(30, 2.0, 0.0) == (98, [("row", 2)])
+    assert state.network_times(30, 2.0, 0.0) == (98, [("row", 2)])
     news(101)
-    assert share.network_times(30, 2.0, 0.0) == (99, [("row", 3)])
+    assert state.network_times(30, 2.0, 0.0) == (99, [("row", 3)])

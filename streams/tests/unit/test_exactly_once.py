@@ -60,8 +60,8 @@ class Tables:
         return dict(sums)
 
 
-def _share() -> curves.Share:
-    return curves.Share(LoadTable(3600, Counters()), CpuTable(10), hot=None, modeller=None)
+def _state() -> curves.PartitionState:
+    return curves.PartitionState(LoadTable(3600, Counters()), CpuTable(10), hot=None, modeller=None)
 
 
 def _memory(table: LoadTable) -> dict[tuple, np.ndarray]:
@@ -86,7 +86,7 @@ def _truth(messages: list) -> dict[tuple, np.ndarray]:
     return _memory(table)
 
 
-def _run(random: np.random.Generator, messages: list, crash: float) -> tuple[Tables, curves.Share]:
+def _run(random: np.random.Generator, messages: list, crash: float) -> tuple[Tables, curves.PartitionState]:
     """Runs workers until one ends in order.
 
     A worker flushes now and then, and may die at any step of it. The next one restores the tables
@@ -94,20 +94,20 @@ def _run(random: np.random.Generator, messages: list, crash: float) -> tuple[Tab
     """
     tables, committed = Tables(), 0
     while True:
-        share, offset, waiting = _share(), committed, []
-        share.restore(tables.stored(CALLS), tables.restored(CALLS), [])
+        state, offset, waiting = _state(), committed, []
+        state.restore(tables.stored(CALLS), tables.restored(CALLS), [])
         dying = random.random() < crash
         steps = int(random.integers(0, 4)) if dying else 3
         end = random.integers(committed, len(messages) + 1) if dying else len(messages)
         while offset < end:
             batch, rows = messages[offset]
-            waiting.append((batch, share.fold(batch, rows, 0.0)))
+            waiting.append((batch, state.fold(batch, rows, 0.0)))
             offset += 1
             if random.random() < 0.3 or offset == end:
                 committed = _flush(tables, waiting, offset, committed, steps if offset == end else 3)
                 waiting = []
         if not dying:
-            return tables, share
+            return tables, state
 
 
 def _flush(tables: Tables, waiting: list, offset: int, committed: int, steps: int) -> int:
@@ -127,10 +127,10 @@ def test_restarts_and_repeats_change_nothing(seed):
     """Workers die at any step, and writers repeat batches: stored sums and memory are correct."""
     random = np.random.default_rng(seed)
     messages = with_repeats(random, log(random, calls))
-    tables, share = _run(random, messages, crash=0.7)
+    tables, state = _run(random, messages, crash=0.7)
     truth = _truth(messages)
     _same(tables.total(), truth)
-    _same(_memory(share.load), truth)
+    _same(_memory(state.load), truth)
 
 
 @given(SEEDS)
@@ -140,10 +140,10 @@ def test_a_whole_topic_that_is_replayed_changes_nothing(seed):
     random = np.random.default_rng(seed)
     messages = log(random, calls)
     tables, _ = _run(random, messages, crash=0.0)
-    share = _share()
-    share.restore(tables.stored(CALLS), tables.restored(CALLS), [])
-    assert all(share.fold(batch, rows, 0.0) is None for batch, rows in messages)
-    _same(_memory(share.load), _truth(messages))
+    state = _state()
+    state.restore(tables.stored(CALLS), tables.restored(CALLS), [])
+    assert all(state.fold(batch, rows, 0.0) is None for batch, rows in messages)
+    _same(_memory(state.load), _truth(messages))
 
 
 @given(SEEDS)
@@ -161,9 +161,9 @@ def test_order_of_sources_and_splitting_of_batches_change_no_sum(seed):
         chunks += [
             (batch._replace(sequence=batch.sequence + i), columns.take(rows, w)) for i, w in enumerate(split)
         ]
-    tables, share = _run(random, chunks, crash=0.3)
+    tables, state = _run(random, chunks, crash=0.3)
     _same(tables.total(), _truth(messages))
-    _same(_memory(share.load), _truth(messages))
+    _same(_memory(state.load), _truth(messages))
 
 
 @given(SEEDS)
@@ -174,7 +174,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
     served = with_repeats(random, log(random, calls))
     made = with_repeats(random, log(random, edges, names.KAFKA_TOPIC_EDGES))
     counters = Counters()
-    one, tables = graph.Share(CallGraph(600, 100, counters), hot=None), Tables()
+    one, tables = graph.PartitionState(CallGraph(600, 100, counters), hot=None), Tables()
     for batch, rows in made:
         if one.take(batch, counters):
             one.add(one.graph.edges, one.watermark, batch, callgraph.edge_parts(rows))
@@ -183,7 +183,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
     for batch, rows in served:
         if one.take(batch, counters):
             one.add_requests(batch, callgraph.request_parts(rows), 2.0)
-    again = graph.Share(CallGraph(600, 100, counters), hot=None)
+    again = graph.PartitionState(CallGraph(600, 100, counters), hot=None)
     again.restore(tables.stored(names.KAFKA_TOPIC_EDGES), tables.restored(names.KAFKA_TOPIC_EDGES), [])
     assert not any(again.take(batch, counters) for batch, _ in made)
     for batch, rows in served:
@@ -205,9 +205,9 @@ def test_rows_that_cannot_be_true_spoil_no_sum(column, value):
     [(batch, rows)] = log(random, calls, sources=1, batches=1)
     rows["arrival_rate"][0] = 1.0
     absurd = rows | {column: np.where(np.arange(columns.length(rows)) == 0, value, rows[column])}
-    share = _share()
+    state = _state()
     with pytest.raises(AbsurdRows):
-        share.fold(batch, absurd, 0.0)
+        state.fold(batch, absurd, 0.0)
     with pytest.raises(AbsurdRows):
-        share.fold(batch, rows | {"started_at": rows["started_at"] - 2**60}, 0.0)
-    assert not share.load.series and share.fold(batch, rows, 0.0) is not None
+        state.fold(batch, rows | {"started_at": rows["started_at"] - 2**60}, 0.0)
+    assert not state.load.series and state.fold(batch, rows, 0.0) is not None

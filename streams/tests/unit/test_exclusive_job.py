@@ -89,7 +89,7 @@ async def test_messages_and_arrivals_do_not_wait_for_rules(job):
     await job._rules.was_asked.wait()
     await job.take(_event(1, now))
     await job.send_arrivals()
-    await job._news.settled()
+    await job._arrivals.settled()
     assert [message.topic for message in sent] == [names.KAFKA_TOPIC_ARRIVALS] and not closing.done()
     job._rules.may_answer.set()
     await closing
@@ -102,7 +102,7 @@ async def test_arrivals_of_all_shards_are_one_batch(job):
     """Shards send to the same partitions. Separately, they would displace each other's batches."""
     told, other = [], TP(SPANS.topic, 1)
     job.open(other, Start(0, 0, 10, ""))
-    job._news.tell = lambda messages: told.append(len(messages))
+    job._arrivals.send = lambda messages: told.append(len(messages))
     for tp in (SPANS, other):
         event = _event(0, time.time())
         event.message.tp, event.message.partition = tp, tp.partition

@@ -61,7 +61,7 @@ class Redis:
 
 @pytest.fixture
 async def job(tmp_path) -> Curves:
-    """A job with the share of one partition, empty."""
+    """A job with the state of one partition, empty."""
     address = {
         "kafka": "h:1",
         "health_listen": "h:2",
@@ -71,7 +71,7 @@ async def job(tmp_path) -> Curves:
     settings = CurvesSettings(**address, state_dir=tmp_path, min_samples=5)
     made = Curves(SimpleNamespace(), runner.Context(settings, Status("redis"), Counters(), Store()))
     made.assigned({TP(names.KAFKA_TOPIC_CALLS, 0)})
-    while not made.shares.ready:
+    while not made.states.ready:
         await asyncio.sleep(0)
     return made
 
@@ -80,9 +80,9 @@ async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
     """Calls that arrive after a fit began are on a board before it ends, but not in the fit."""
     events: list[str] = []
     begun, may_end = threading.Event(), threading.Event()
-    share = job.shares.ready[0]
-    share.load.add(calls(np.random.default_rng(1), 50))
-    fit_service, seen = share.modeller.fit_service, []
+    state = job.states.ready[0]
+    state.load.add(calls(np.random.default_rng(1), 50))
+    fit_service, seen = state.modeller.fit_service, []
 
     def slow(recorded, *arguments):
         events.append("fit begins")
@@ -92,18 +92,18 @@ async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
         events.append("fit ends")
         return fit_service(recorded, *arguments)
 
-    monkeypatch.setattr(share.modeller, "fit_service", slow)
+    monkeypatch.setattr(state.modeller, "fit_service", slow)
     monkeypatch.setattr(job._live, "_redis", Redis(events))
     fitting = asyncio.create_task(job.fit())
     await asyncio.to_thread(begun.wait, 30)
     later = calls(np.random.default_rng(2), 50, T0 + 1000)
-    share.load.add(later)
-    share.hot.add(boards.arrivals_of(later), T0 + 2000.0)
-    job._live._news = True
+    state.load.add(later)
+    state.hot.add(boards.arrivals_of(later), T0 + 2000.0)
+    job._live._has_new_data = True
     await job.board()
     may_end.set()
     await fitting
-    classes = len({(key.cluster, key.class_id) for key in share.load.series})
+    classes = len({(key.cluster, key.class_id) for key in state.load.series})
     assert events[:3] == ["fit begins", f"board of {classes} classes", "fit ends"]
     assert seen[0] == 4, "the copy of the first service has the seconds from before"
 
@@ -116,11 +116,11 @@ async def test_buckets_hold_every_second_however_store_and_fit_alternate(job):
     load, cpu = simulated.tables(simulated.observe(Pod(1, [10.0]), LADDER, np.random.default_rng(1)))
     [(key, series)] = load.series.items()
     at, sums = series.all()
-    share = job.shares.ready[0]
-    share.cpu = cpu
+    state = job.states.ready[0]
+    state.cpu = cpu
     for first in range(0, len(at), 16):
         rows = slice(first, first + 16)
-        share.load.add_parts(Parts(at[rows], np.zeros_like(at[rows]), [key], sums[rows]))
+        state.load.add_parts(Parts(at[rows], np.zeros_like(at[rows]), [key], sums[rows]))
         await job.store()
         if first % 64 == 0:
             await job.fit()
@@ -142,22 +142,22 @@ async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(j
     """A shift ends then as well, because no samples support it."""
     now, fits = [100.0], []
     monkeypatch.setattr(job_curves, "time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
-    share = job.shares.ready[0]
-    fit_service = share.modeller.fit_service
-    monkeypatch.setattr(share.modeller, "fit_service", lambda *a: fits.append(now[0]) or fit_service(*a))
+    state = job.states.ready[0]
+    fit_service = state.modeller.fit_service
+    monkeypatch.setattr(state.modeller, "fit_service", lambda *a: fits.append(now[0]) or fit_service(*a))
     random, end = np.random.default_rng(1), 1_700_000_000 + len(LADDER)
     calls, points = simulated.observe(Pod(1, [10.0]), LADDER, random)
-    share.load.add(calls)
-    share.cpu.add(points)
+    state.load.add(calls)
+    state.cpu.add(points)
     await job.fit()
     calls, points = simulated.observe(Pod(1, [20.0]), [0.4] * 60, random, start=end)
-    share.load.add(calls)
-    share.cpu.add(points)
+    state.load.add(calls)
+    state.cpu.add(points)
     for _ in range(20):
         now[0] += 5
         await job.fit()
     assert fits == [100.0, 105.0, 135.0, 165.0, 195.0]
-    [curve] = share.modeller._curves.values()
+    [curve] = state.modeller._curves.values()
     reasons = [row[-1] for row in job._context.store.rows["curves"]]
     assert any("shifted by +" in reason for reason in reasons)
     assert curve.b_ms == curve.base_b_ms and "the shift is undone" in curve.reason
@@ -165,20 +165,20 @@ async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(j
 
 async def test_odd_numbers_of_one_service_leave_the_others_their_curves(job, monkeypatch):
     """The seconds of the failed service are marked as changed again."""
-    share = job.shares.ready[0]
-    share.load.add(calls(np.random.default_rng(1), 200))
-    fit_service = share.modeller.fit_service
+    state = job.states.ready[0]
+    state.load.add(calls(np.random.default_rng(1), 200))
+    fit_service = state.modeller.fit_service
 
     def odd(recorded, *arguments):
         if recorded.name == "s1":
             raise np.linalg.LinAlgError("did not converge")
         return fit_service(recorded, *arguments)
 
-    monkeypatch.setattr(share.modeller, "fit_service", odd)
+    monkeypatch.setattr(state.modeller, "fit_service", odd)
     await job.fit()
     assert {row[2] for row in job._context.store.rows["curves"]} == {"s0", "s2"}
     assert job._context.counters["fits_failed"] == 1
-    assert {key.service for key in share.load.take_dirty()} >= {"s1"}
+    assert {key.service for key in state.load.take_dirty()} >= {"s1"}
 
 
 @pytest.mark.parametrize("with_cpu", [True, False])
@@ -190,11 +190,11 @@ async def test_the_job_stores_a_capacity_that_was_cut_within_60_seconds(job, wit
     """
     load = 0.6 * (0.65 + 0.35 * np.sin(np.arange(470) / 40))
     cut = simulated.Cut(Pod(2, [20.0]), load, 400, 3.0, np.random.default_rng(1))
-    share, noticed, last = job.shares.ready[0], None, 0
+    state, noticed, last = job.states.ready[0], None, 0
     for end in [395, *range(400, 461, 5)]:
         called, points = cut.seen(last, end)
-        share.load.add(called)
-        share.cpu.add(points if with_cpu else [])
+        state.load.add(called)
+        state.cpu.add(points if with_cpu else [])
         last = end
         await job.fit()
         row = dict(zip(CAPACITIES, job._context.store.rows["capacities"][-1], strict=True))

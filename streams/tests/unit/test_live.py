@@ -72,17 +72,17 @@ def board(redis: Redis, ready, counters: Counters, tmp_path, monkeypatch):
     clock = SimpleNamespace(now=0.0)
     fake = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now)
     monkeypatch.setattr(live, "time", fake)
-    shares = SimpleNamespace(ready=ready)
+    states = SimpleNamespace(ready=ready)
     context = SimpleNamespace(
         settings=settings, counters=counters, layout=SimpleNamespace(partitions=PARTITIONS)
     )
-    made = Live(None, context, redis, shares, None, entries_only=True)
+    made = Live(None, context, redis, states, None, entries_only=True)
 
     async def at(now: float) -> dict[str, str]:
         clock.now = now
         await made.board(
             names.REDIS_KEY_DEMAND,
-            lambda share, times: boards.demand_board(share.hot, times),
+            lambda state, times: boards.demand_board(state.hot, times),
             says_unknown=True,
         )
         found = redis.written.get(names.REDIS_KEY_UNKNOWN.format(cluster="west"), {})

@@ -27,13 +27,13 @@ def test_counters_count_in_the_partition_of_their_service_alone(tmp_path, number
     context = SimpleNamespace(
         settings=settings, counters=counters, layout=SimpleNamespace(partitions=PARTITIONS)
     )
-    share = SimpleNamespace(hot=HotTable(Window(5, 1.0), 100, counters))
+    state = SimpleNamespace(hot=HotTable(Window(5, 1.0), 100, counters))
     message = SimpleNamespace(timestamp=time.time(), partition=number)
     made = Live(None, context, None, SimpleNamespace(), None)
-    made.take_totals(SimpleNamespace(value=payload, message=message), share, "west")
+    made.take_totals(SimpleNamespace(value=payload, message=message), state, "west")
     place = ("west", report.service)
     if number == partition_of(report.service, PARTITIONS):
-        assert share.hot.totals.services() == [place] and counters["totals"] == 1
+        assert state.hot.totals.services() == [place] and counters["totals"] == 1
     else:
-        assert share.hot.totals.services() == [] and counters["totals"] == 0
+        assert state.hot.totals.services() == [] and counters["totals"] == 0
         assert counters["rejected_totals: in another service's partition"] == 1

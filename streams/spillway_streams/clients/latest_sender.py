@@ -12,7 +12,7 @@ from spillway_streams.clients.sending import Message, Sender
 from spillway_streams.process.counters import Counters
 
 
-class News:
+class LatestSender:
     """Sends messages to each partition in order.
 
     While a partition does not answer, its newest `kept` batches wait. Older batches and messages
@@ -24,7 +24,7 @@ class News:
         self._waiting: dict[int | None, deque[list[Message]]] = {}
         self._sending: dict[int | None, asyncio.Task] = {}
 
-    def tell(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[Message]) -> None:
         """Queues one batch for each partition among the messages.
 
         Returns at once; tasks of this object do the sending.

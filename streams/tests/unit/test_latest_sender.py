@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from spillway_streams.clients.news import News
+from spillway_streams.clients.latest_sender import LatestSender
 from spillway_streams.clients.sending import Message
 from spillway_streams.process.counters import Counters
 
@@ -21,13 +21,13 @@ async def test_a_partition_without_leader_holds_up_no_others_and_its_newest_wait
             await leader.wait()
         sent.append((message.partition, message.value[0]))
 
-    news = News(SimpleNamespace(once=once), 2, counters)
+    sender = LatestSender(SimpleNamespace(once=once), 2, counters)
     for number in range(5):
-        news.tell(_batch(number))
+        sender.send(_batch(number))
         await asyncio.sleep(0.01)
     assert sent == [(1, number) for number in range(5)] and counters["arrivals_dropped"] == 2
     leader.set()
-    await news.settled()
+    await sender.settled()
     assert sent[5:] == [(0, 0), (0, 3), (0, 4)] and counters["arrivals_dropped"] == 2
 
 
@@ -40,8 +40,8 @@ async def test_what_fails_is_counted_and_not_repeated():
         if message.value[0] == 1:
             raise ConnectionError
 
-    news = News(SimpleNamespace(once=once), 2, counters)
-    news.tell([Message("arrivals", bytes([number]), 0) for number in (1, 2)])
-    news.tell([Message("arrivals", bytes([3]), 0)])
-    await news.settled()
+    sender = LatestSender(SimpleNamespace(once=once), 2, counters)
+    sender.send([Message("arrivals", bytes([number]), 0) for number in (1, 2)])
+    sender.send([Message("arrivals", bytes([3]), 0)])
+    await sender.settled()
     assert sent == [1, 2, 3] and counters["arrivals_dropped"] == 1

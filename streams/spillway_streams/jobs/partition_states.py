@@ -18,7 +18,7 @@ S = TypeVar("S")
 _LOOK_S = 0.05
 
 
-class Shares(Generic[S]):
+class PartitionStates(Generic[S]):
     """States by partition number.
 
     `make` creates a state and `restore` fills new ones. Messages wait until `restore` is done.

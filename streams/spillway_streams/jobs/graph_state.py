@@ -19,7 +19,7 @@ from spillway_streams.process.counters import Counters
 
 
 @dataclass
-class Share:
+class PartitionState:
     """Memory of one partition number.
 
     A pair of clusters belongs to one number of its own, not to the numbers of its services.
