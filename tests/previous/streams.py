@@ -78,7 +78,7 @@ def dead_letter() -> None:
     kept = Kept()
     letters = DeadLetters(kept, Counters(), 1_000_000)
     asyncio.run(
-        letters.bury(Origin(names.KAFKA_TOPIC_OTLP_SPANS, 2, 77), "undecodable", "not protobuf", b"\xff\xfe")
+        letters.send(Origin(names.KAFKA_TOPIC_OTLP_SPANS, 2, 77), "undecodable", "not protobuf", b"\xff\xfe")
     )
     [message] = kept.messages
     found = {"value": message.value.hex(), "headers": {key: value.decode() for key, value in message.headers}}

@@ -82,8 +82,8 @@ def fold(at: Ints, by: Sequence[Strings | NDArray[Any]], terms: Sequence[Floats 
         raise AbsurdRows(f"seconds {first}..{last}: must lie in 0..{2**32 - 1}")
     code, size = np.zeros(rows, np.int64), 1
     for column in by:
-        own, count = _codes(column)
-        distinct, code = _compact(code * count + own, size * count)
+        column_codes, count = _codes(column)
+        distinct, code = _compact(code * count + column_codes, size * count)
         size = len(distinct)
     example = np.empty(size, np.int64)
     example[code] = np.arange(rows)

@@ -56,7 +56,7 @@ class Envoy:
     began_ns: int
     since: float  # log time since which its requests are known
     at: float  # log time that its newest report covers up to
-    heard: float  # log time at which its newest report arrived
+    reported_at: float  # log time at which its newest report arrived
     delay_s: float  # log time minus the Envoy's own time, of the report with the least delay
     counts: Counts
     counters: Counters
@@ -78,11 +78,11 @@ class Envoy:
 
     def take(self, report: Report, counts: Counts, taken: float) -> None:
         """Adds a further report, unless it is a repeat."""
-        heard = self.past.get(report.began_ns)
+        previous_ns = self.past.get(report.began_ns)
         # A restart never begins earlier, nor at a begin seen before. A report that claims so is
         # taken only if no newer report of this Envoy arrives meanwhile.
-        is_newer = heard is None and (report.began_ns, report.sent_ns) > (self.began_ns, self.sent_ns)
-        is_repeat = heard is not None and report.sent_ns <= heard
+        is_newer = previous_ns is None and (report.began_ns, report.sent_ns) > (self.began_ns, self.sent_ns)
+        is_repeat = previous_ns is not None and report.sent_ns <= previous_ns
         if is_repeat or not (is_newer or self._goes_on(report, counts, taken)):
             self.counters.add("repeated_totals")
             return
@@ -93,8 +93,8 @@ class Envoy:
             self.counters.add("clocks_set_back")
             self.delay_s = delay_s
         self.is_set_back = not is_newer
-        self.delay_s = min(self.delay_s + _DRIFT * (taken - self.heard), delay_s)
-        self.heard = taken
+        self.delay_s = min(self.delay_s + _DRIFT * (taken - self.reported_at), delay_s)
+        self.reported_at = taken
         self._next(report, counts, report.sent_ns / 1e9 + self.delay_s)
 
     def _goes_on(self, report: Report, counts: Counts, taken: float) -> bool:

@@ -117,7 +117,7 @@ class EventTimes:
         del frontier[: passed - 1]
         return frontier[0][1]
 
-    def heard(self, cluster: str) -> float:
+    def newest_arrival(self, cluster: str) -> float:
         """Returns the log time at which the cluster's newest call arrived."""
         return self._frontiers[cluster][-1][0]
 

@@ -94,9 +94,9 @@ def unknown(held: Held[E], hot: HotTable, now: float, after_s: float) -> Unknown
 
 
 def _silence(hot: HotTable, cluster: str, now: float, since: float, after_s: float) -> str:
-    heard = now - hot.times.heard(cluster)
-    if heard > after_s:
-        return f"no spans of the cluster for {_seconds(heard)}"
+    silent_s = now - hot.times.newest_arrival(cluster)
+    if silent_s > after_s:
+        return f"no spans of the cluster for {_seconds(silent_s)}"
     return f"spans of the cluster arrive {_seconds(now - since)} late"
 
 

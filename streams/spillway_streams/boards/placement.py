@@ -52,7 +52,11 @@ class Placement:
         if heartbeat.cluster != cluster:  # true also for JSON that is not a heartbeat
             self._counters.add("placement_unreadable")
             return None
-        return {one.service: one.connected_envoys for one in heartbeat.services if one.connected_envoys}
+        return {
+            service.service: service.connected_envoys
+            for service in heartbeat.services
+            if service.connected_envoys
+        }
 
     def connected(self, cluster: str, service: str) -> int | None:
         """Returns how many Envoys should send counters; None if no relay of the cluster reports."""
@@ -63,7 +67,7 @@ class Placement:
         """Whether a heartbeat names the service."""
         return service in self._counts.get(cluster, ())
 
-    def said(self, cluster: str) -> bool:
+    def has_heartbeat(self, cluster: str) -> bool:
         """Whether there is a heartbeat of the cluster."""
         return cluster in self._counts
 

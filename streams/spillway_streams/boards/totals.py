@@ -144,7 +144,7 @@ class TotalsTable:
             self._counters.add("beyond_memory: totals: Envoys")
             place = max((p for p in self._envoys if p[0] == cluster), key=lambda p: len(self._envoys[p]))
             envoys = self._envoys[place]
-            self._remove(place, min(envoys, key=lambda name: envoys[name].heard))
+            self._remove(place, min(envoys, key=lambda name: envoys[name].reported_at))
         return True
 
     def _remove(self, place: tuple[str, str], name: str) -> None:
@@ -179,14 +179,14 @@ class TotalsTable:
         envoys = self._envoys.get(place)
         if not envoys:
             return None
-        going = [envoy for envoy in envoys.values() if now - envoy.heard <= SILENT_S]
+        going = [envoy for envoy in envoys.values() if now - envoy.reported_at <= SILENT_S]
         expected = self._still_there(place, now) if connected is None else connected
         if (gone := len(envoys) - max(expected, len(going))) > 0:
             self._drop(place, gone)
         found, before = self._sum(going), self._whole.get(place)
         if len(going) < expected:
             rates = before or Counted(0.0, {})
-            reason = _missing(len(going), expected, [now - envoy.heard for envoy in envoys.values()])
+            reason = _missing(len(going), expected, [now - envoy.reported_at for envoy in envoys.values()])
             known = found.total if found else math.inf if going else 0.0
             return replace(rates, missing=reason, going=known)
         if found:
@@ -194,12 +194,12 @@ class TotalsTable:
         return found
 
     def _still_there(self, place: tuple[str, str], now: float) -> int:
-        return sum(now - envoy.heard <= SILENT_S + _FORGET_S for envoy in self._envoys[place].values())
+        return sum(now - envoy.reported_at <= SILENT_S + _FORGET_S for envoy in self._envoys[place].values())
 
     def _drop(self, place: tuple[str, str], n: int) -> None:
         """Forgets the n Envoys that have been silent for longest."""
         envoys = self._envoys[place]
-        for name in sorted(envoys, key=lambda name: envoys[name].heard)[:n]:
+        for name in sorted(envoys, key=lambda name: envoys[name].reported_at)[:n]:
             self._remove(place, name)
             self._counters.add("totals_of_an_envoy_forgotten")
 

@@ -35,7 +35,10 @@ class Uncounted:
         partitions; `now`: Unix seconds. A service is forgotten only when a heartbeat leaves it out.
         """
         placed = set(placement.services())
-        stays = {*placed, *(place for place in (*self._sent, *self._since) if not placement.said(place[0]))}
+        stays = {
+            *placed,
+            *(place for place in (*self._sent, *self._since) if not placement.has_heartbeat(place[0])),
+        }
         self._sent = (self._sent & stays) | (placed & set(sending))
         self._since = {place: self._since.get(place, now) for place in stays - self._sent if owns(place[1])}
         self._by_spans &= self._since.keys()
@@ -50,7 +53,7 @@ class Uncounted:
                     HOLD_S,
                 )
 
-    def heard(self, places: Collection[Place]) -> None:
+    def spans_arrived(self, places: Collection[Place]) -> None:
         """Notes that spans of these services have arrived."""
         self._by_spans |= self._since.keys() & set(places)
 

@@ -35,9 +35,9 @@ class DeadLetters:
         """Sends rows that ClickHouse never accepts (see sifting.Refused)."""
         log.error("%s: %d rows refused: %s", table, rows, reason)
         self._counters.add(f"refused_rows: {table}", rows)
-        await self.bury(Origin(table, 0, -1), "refused row", reason, payload)
+        await self.send(Origin(table, 0, -1), "refused row", reason, payload)
 
-    async def bury(self, origin: Origin, kind: str, reason: str, payload: bytes) -> None:
+    async def send(self, origin: Origin, kind: str, reason: str, payload: bytes) -> None:
         """Sends one dead letter. Never fails.
 
         A payload above the broker's limit is cut to it, and a header says so.
@@ -67,7 +67,7 @@ class DeadLetters:
                 return
 
 
-async def send_in_order(sender: Sender, messages: Iterable[Message], letters: DeadLetters) -> None:
+async def send_in_order(sender: Sender, messages: Iterable[Message], dead_letters: DeadLetters) -> None:
     """Sends the messages one after the other.
 
     Order therefore needs no idempotent producer. A repeat after a lost answer has the same
@@ -79,6 +79,6 @@ async def send_in_order(sender: Sender, messages: Iterable[Message], letters: De
             await sender.send(message)
         except TooLargeError as error:
             log.error("%s", error)
-            await letters.bury(
+            await dead_letters.send(
                 Origin(message.topic, message.partition or 0, -1), "oversized", str(error), message.value
             )

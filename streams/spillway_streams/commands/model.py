@@ -66,26 +66,26 @@ def _document(
         raise TraceFileError(
             f"--cluster: {cluster!r} is not in {topology}; it has {', '.join(sorted(known))}"
         )
-    traces = reading.read(files, Clusters(known, cluster, cluster_attribute), _tell)
+    traces = reading.read(files, Clusters(known, cluster, cluster_attribute), _report)
     recording = offline.record(traces.values())
     for reason, count in recording.odd.items():
-        _tell(f"note: {count} x {reason}")
+        _report(f"note: {count} x {reason}")
     if not length(recording.calls):
         raise TraceFileError(
             f"{', '.join(map(str, files))}: {len(traces)} traces, none with a server span of a named service"
         )
-    _tell_about(recording)
+    _report_recording(recording)
     return offline.document(recording, Options(min_samples=min_samples))
 
 
-def _tell_about(recording: offline.Recording) -> None:
+def _report_recording(recording: offline.Recording) -> None:
     calls, edges = recording.calls, recording.edges
-    _tell(
+    _report(
         f"{length(calls)} calls and {length(edges)} edges in {offline.recorded_s(calls):.0f} s of recordings; fitting"
     )
     if length(edges) and not (edges["request_bytes"] + edges["response_bytes"]).any():
-        _tell("note: no span tells a size: egress is counted as nothing")
+        _report("note: no span tells a size: egress is counted as nothing")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -54,14 +54,14 @@ class Evidence:
 
     `kept`: all samples since the Unix second `since`; earlier ones are forgotten. `before` and
     `fresh`: those of `kept` before and after the last retrain. `recent`: about the last minute.
-    `heard`: number of samples of that minute, including those in overload.
+    `samples_including_overload`: number of samples of that minute, including those in overload.
     """
 
     kept: Buckets
     before: Buckets
     fresh: Buckets
     recent: Buckets
-    heard: int
+    samples_including_overload: int
     since: int = LONG_AGO
 
 
@@ -177,7 +177,7 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
     used = sorted(recent.filled(at_least))
     if not used:
         # Half as many samples, so that a class with about `at_least` samples does not flicker.
-        silent = 2 * seen.heard < at_least and curve.phase == "shift"
+        silent = 2 * seen.samples_including_overload < at_least and curve.phase == "shift"
         reason = "too few recent samples: the shift is undone"
         return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
     u, points = recent.utilisation[used], recent.points(used)

@@ -34,10 +34,10 @@ def origin(found: Iterable | Mapping | None) -> tuple[str, int] | None:
 
     Returns None when `admit` did not write the message.
     """
-    told = dict(found or {})
+    values = dict(found or {})
     try:
-        cluster = bytes(told[names.KAFKA_HEADER_CLUSTER]).decode()
-        return (cluster, int(told[names.KAFKA_HEADER_ADMITTED])) if cluster else None
+        cluster = bytes(values[names.KAFKA_HEADER_CLUSTER]).decode()
+        return (cluster, int(values[names.KAFKA_HEADER_ADMITTED])) if cluster else None
     except (KeyError, ValueError, TypeError):
         return None
 
@@ -55,8 +55,8 @@ class Gate:
         collectors of the previous version still write to this topic: the cluster is then the one
         that the payload names. Raises UnadmittedError when unadmitted messages are not accepted.
         """
-        if told := origin(found):
-            return told[0]
+        if admitted := origin(found):
+            return admitted[0]
         if not self._accept:
             raise UnadmittedError(
                 f"no header {names.KAFKA_HEADER_CLUSTER} of the job admit, and SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off"

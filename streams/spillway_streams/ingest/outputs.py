@@ -43,8 +43,8 @@ def to_messages(schema: Schema, topic: str, source: int, batch: Batch, rows: Col
 class Outputs:
     """Collects batches that closed, then stores them."""
 
-    def __init__(self, sender: Sender, letters: DeadLetters, store: Store, counters: Counters) -> None:
-        self._sender, self._letters, self._store, self._counters = sender, letters, store, counters
+    def __init__(self, sender: Sender, dead_letters: DeadLetters, store: Store, counters: Counters) -> None:
+        self._sender, self._dead_letters, self._store, self._counters = sender, dead_letters, store, counters
         self._messages: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
         self._blocks: dict[str, list[Columns]] = defaultdict(list)
 
@@ -68,9 +68,9 @@ class Outputs:
 
     async def store(self) -> None:
         """Returns once Kafka and ClickHouse have everything."""
-        sends = [send_in_order(self._sender, some, self._letters) for some in self._messages.values()]
+        sends = [send_in_order(self._sender, some, self._dead_letters) for some in self._messages.values()]
         await asyncio.gather(self._insert(), *sends)
 
     async def _insert(self) -> None:
         for table, blocks in self._blocks.items():
-            await self._store.insert_columns(table, blocks, self._letters.refused)
+            await self._store.insert_columns(table, blocks, self._dead_letters.refused)

@@ -63,7 +63,7 @@ class Shard:
 
     engine: Partition
     offsets: Offsets
-    lettered: int  # dead letters have been sent for every message before this offset
+    dead_lettered: int  # dead letters have been sent for every message before this offset
     done: int = -1  # all output of messages before this offset is stored
     committed: int = -1
     coverage: Coverage = field(default_factory=Coverage)  # what the arrivals sent so far cover
@@ -82,7 +82,7 @@ class Shard:
         self.coverage.took(offset, timestamp_ms / 1000, now_ms - timestamp_ms < HOT_MS)
         with _native():
             found = self.engine.add(payload, offset, timestamp_ms, now_ms, cluster)
-            return [Rejected(*one) for one in found]
+            return [Rejected(*fields) for fields in found]
 
     def idle(self, progress: Progress | None, clock_skew_ms: int) -> None:
         """Advances the clock while there is nothing to read.

@@ -69,7 +69,7 @@ class Lane:
     mark: int | None = None
     waiting: deque[Waiting] = field(default_factory=deque)
     size: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task | None = None
 
     @property
@@ -80,24 +80,24 @@ class Lane:
     def merged(self) -> TP:
         return TP(self.source.merged, self.tp.partition)
 
-    def put(self, one: Waiting) -> None:
+    def put(self, message: Waiting) -> None:
         """Appends a message to the queue."""
-        self.waiting.append(one)
-        self.size += len(one.value)
-        self.news.set()
+        self.waiting.append(message)
+        self.size += len(message.value)
+        self.arrived.set()
 
     async def next(self) -> Waiting:
         """Waits for the oldest message and returns it. It stays in the queue until `pop`."""
         while not self.waiting:
-            self.news.clear()
-            await self.news.wait()
+            self.arrived.clear()
+            await self.arrived.wait()
         return self.waiting[0]
 
     def pop(self) -> None:
         """Removes the oldest message, which is done."""
-        one = self.waiting.popleft()
-        self.size -= len(one.value)
-        self.done = max(self.done, one.offset + 1)
+        message = self.waiting.popleft()
+        self.size -= len(message.value)
+        self.done = max(self.done, message.offset + 1)
 
     def close(self) -> None:
         if self.task:
@@ -111,7 +111,7 @@ class Admit:
         self._app, self._context = app, context
         self._counters = context.counters
         self._sender = Sender(app, context.status)
-        self._letters = runner.dead_letters(app, context)
+        self._dead_letters = runner.dead_letters(app, context)
         self._sources = cluster_topics.sources(context.settings.cluster_names)
         self._lanes: dict[TP, Lane] = {}
         self._opened: list[Lane] = []
@@ -232,20 +232,23 @@ class Admit:
             if not lane.is_full:
                 self._consumer.on_buffer_drop(lane.tp)
 
-    async def _admit(self, lane: Lane, one: Waiting) -> None:
-        headers = admission.headers(lane.source.cluster, one.offset)
+    async def _admit(self, lane: Lane, message: Waiting) -> None:
+        headers = admission.headers(lane.source.cluster, message.offset)
         topic, partition = lane.merged
         try:
-            found = await self._sender.send(Message(topic, one.value, partition, headers))
+            found = await self._sender.send(Message(topic, message.value, partition, headers))
         except TooLargeError as error:
-            log.error("%s %d: %s", lane.tp, one.offset, error)
-            await self._letters.bury(
-                Origin(lane.tp.topic, lane.tp.partition, one.offset), "oversized", str(error), one.value
+            log.error("%s %d: %s", lane.tp, message.offset, error)
+            await self._dead_letters.send(
+                Origin(lane.tp.topic, lane.tp.partition, message.offset),
+                "oversized",
+                str(error),
+                message.value,
             )
             return
         lane.mark = found.offset + 1
         self._counters.add(f"admitted_messages: {lane.source.cluster}")
-        self._counters.add(f"admitted_bytes: {lane.source.cluster}", len(one.value))
+        self._counters.add(f"admitted_bytes: {lane.source.cluster}", len(message.value))
 
     async def commit(self) -> None:
         """Commits what is acknowledged.

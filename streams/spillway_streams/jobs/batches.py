@@ -71,14 +71,14 @@ class Unstored:
 
     def stored(self, taken: Iterable[Taken]) -> None:
         """Acknowledges these messages, whose rows are stored."""
-        for one in taken:
-            acknowledge(self._app, one.message)
+        for entry in taken:
+            acknowledge(self._app, entry.message)
         self._room.set()
 
     def forget(self, revoked: Collection[TP]) -> None:
         """Drops the messages of revoked partitions."""
-        self._taken = [one for one in self._taken if one.message.tp not in revoked]
-        self._rows = sum(len(one.rows or ()) for one in self._taken)
+        self._taken = [entry for entry in self._taken if entry.message.tp not in revoked]
+        self._rows = sum(len(entry.rows or ()) for entry in self._taken)
         self._room.set()
 
 
@@ -116,9 +116,9 @@ def parts_columns(taken: Iterable[Taken], names_: Collection[str]) -> list[dict[
     Each row has the identity of its batch.
     """
     return [
-        dict(zip([*names_, *_IDENTITY], _columns(one.rows, one.batch), strict=True))
-        for one in taken
-        if isinstance(one.rows, Parts) and one.batch and len(one.rows)
+        dict(zip([*names_, *_IDENTITY], _columns(entry.rows, entry.batch), strict=True))
+        for entry in taken
+        if isinstance(entry.rows, Parts) and entry.batch and len(entry.rows)
     ]
 
 
@@ -171,7 +171,7 @@ class Reader:
     """
 
     def __init__(self, app: faust.App, context: runner.Context[JobSettings]) -> None:
-        self.letters = runner.dead_letters(app, context)
+        self.dead_letters = runner.dead_letters(app, context)
 
     async def batch(
         self, event: faust.EventT, schema: Schema, only: Collection[str]
@@ -203,4 +203,4 @@ class Reader:
         """Sends a message to the dead letters."""
         message = event.message
         origin = Origin(message.topic, message.partition, message.offset)
-        await self.letters.bury(origin, reason, f"{type(error).__name__}: {error}", event.value or b"")
+        await self.dead_letters.send(origin, reason, f"{type(error).__name__}: {error}", event.value or b"")

@@ -138,12 +138,12 @@ class Classify:
                     self._counters.add("decisions_failed")
                     continue
             if self._partitions.get(service) in self._ours:
-                await self._store(written, self._novelty.keep([astuple(one) for one in found]))
+                await self._store(written, self._novelty.keep([astuple(finding) for finding in found]))
             self._counters.add("decisions")
             self._counters.add("decision_milliseconds", int((time.monotonic() - started) * 1000))
 
     async def _store(self, written: list[rules.Rule], found: list[tuple]) -> None:
-        store, refused = self._context.clickhouse, self._reader.letters.refused
+        store, refused = self._context.clickhouse, self._reader.dead_letters.refused
         if written:
             await store.insert(
                 tables.RULES, rules.COLUMNS, lambda: rules.stamped(written, _now_ms()), refused

@@ -40,7 +40,7 @@ JOB = "curves"
 _REFIT_S = 30.0  # a service without new data is fitted again after this, because recent data ages
 # After a restore, this many of the newest seconds count as changed, because their buckets may not
 # be stored although their parts are.
-_UNTOLD_S = 120
+_WITHOUT_BUCKETS_S = 120
 log = logging.getLogger("spillway.curves")
 
 _ROWS = (attrgetter("curves"), attrgetter("capacities"), attrgetter("buckets"))
@@ -51,15 +51,15 @@ class LastFit:
     """The last fit of a service.
 
     `at`: when it was made (monotonic seconds). `newest`: the newest second that the service had,
-    and `since` the time from which on it was the newest (monotonic seconds). `untold`: seconds for
-    which no buckets were made. `disagreeing`: number of clusters in which the evidence of the
-    capacity disagrees.
+    and `since` the time from which on it was the newest (monotonic seconds).
+    `without_buckets`: seconds for which no buckets were made. `disagreeing`: number of clusters in
+    which the evidence of the capacity disagrees.
     """
 
     at: float
     newest: int
     since: float
-    untold: Mapping[load.Key, set[int]]
+    without_buckets: Mapping[load.Key, set[int]]
     disagreeing: int  # capacities whose evidence disagrees
 
 
@@ -101,7 +101,7 @@ class PartitionState:
         self.positions = Positions(stored)
         if parts:
             self.load.add_parts(load.restored(parts))
-            self.load.forget_dirty(_UNTOLD_S)
+            self.load.forget_dirty(_WITHOUT_BUCKETS_S)
         self.cpu.add(cpu.Point(*point) for point in zip(*points, strict=True))
 
     def own_times(self, window: int, lateness: float, wall: float) -> None:
@@ -152,12 +152,14 @@ class Curves:
         seconds = self._settings.memory_s
         stored = await restore.positions(store, JOB, states)
         for number, state in states.items():
-            own = [row for row in stored if row[1] == number]
-            parts = await restore.parts(store, "load", calls, own, seconds, self._settings.max_key_seconds)
+            positions_here = [row for row in stored if row[1] == number]
+            parts = await restore.parts(
+                store, "load", calls, positions_here, seconds, self._settings.max_key_seconds
+            )
             points = await restore.cpu(store, number, self._context.layout.partitions, seconds)
             windows = await restore.windows(store, number, self._context.layout.partitions, seconds)
             state.modeller.restore(zip(*windows, strict=True))
-            await asyncio.to_thread(state.restore, own, parts, points)
+            await asyncio.to_thread(state.restore, positions_here, parts, points)
             self._context.counters.add("restored_seconds", len(parts[0]) if parts else 0)
 
     async def take_calls(self, event: faust.EventT) -> None:
@@ -213,13 +215,13 @@ class Curves:
         """
         taken = self._unstored.take()
         await self._context.clickhouse.insert_columns(
-            "load_parts", parts_columns(taken, load.LOAD_PARTS), self._reader.letters.refused
+            "load_parts", parts_columns(taken, load.LOAD_PARTS), self._reader.dead_letters.refused
         )
-        points = [point for one in taken if isinstance(one.rows, list) for point in one.rows]
+        points = [point for entry in taken if isinstance(entry.rows, list) for point in entry.rows]
         await self._insert("cpu_1s", cpu.CPU_1S, points)
         for state in self.states.ready.values():
             state.own_times(self._settings.board_window_s, self._settings.lateness_s, time.monotonic())
-        done = positions.rows(JOB, (one.batch for one in taken if one.batch))
+        done = positions.rows(JOB, (entry.batch for entry in taken if entry.batch))
         await self._insert("positions", positions.POSITIONS, done)
         self._unstored.stored(taken)
         states = self.states.ready.values()
@@ -240,10 +242,10 @@ class Curves:
         """Stores new versions of curves and capacities, and the buckets of what changed."""
         for number, state in list(self.states.ready.items()):
             now_ms = int(time.time() * 1000)
-            fitted = [one async for one in self._fitted(state, now_ms, time.monotonic())]
+            fitted = [entry async for entry in self._fitted(state, now_ms, time.monotonic())]
             if self.states.ready.get(number) is not state:
                 return  # all partitions were assigned anew, and their new owner knows more
-            rows = [[row for one in fitted for row in of(one)] for of in _ROWS]
+            rows = [[row for entry in fitted for row in of(entry)] for of in _ROWS]
             await self._insert("curves", modelling.CURVES, state.new_curves.keep(rows[0]))
             await self._insert("capacities", modelling.CAPACITIES, state.new_capacities.keep(rows[1]))
             await self._insert("buckets", modelling.BUCKETS, rows[2])
@@ -260,9 +262,11 @@ class Curves:
         services = service.gather(state.load)
         state.fits = {name: last for name, last in state.fits.items() if name in services}
         for name, keys in services.items():
-            known = [key for own in keys.values() for key in own.values() if key in state.load.series]
+            known = [
+                key for by_class in keys.values() for key in by_class.values() if key in state.load.series
+            ]
             dirty, last = state.load.take_dirty(known), state.fits.get(name)
-            if not known or (last and dirty == last.untold and wall - last.at < _REFIT_S):
+            if not known or (last and dirty == last.without_buckets and wall - last.at < _REFIT_S):
                 state.load.give_back(dirty)
                 continue
             recorded = service.record(name, keys, state.load, state.cpu)
@@ -277,12 +281,12 @@ class Curves:
                 self._context.counters.add("fits_failed")
                 state.load.give_back(dirty)
                 continue
-            state.load.give_back(fitted.untold)
-            state.fits[name] = LastFit(wall, newest, since, fitted.untold, fitted.disagreeing)
+            state.load.give_back(fitted.without_buckets)
+            state.fits[name] = LastFit(wall, newest, since, fitted.without_buckets, fitted.disagreeing)
             yield fitted
 
     async def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple]) -> None:
-        await self._context.clickhouse.insert(table, columns, rows, self._reader.letters.refused)
+        await self._context.clickhouse.insert(table, columns, rows, self._reader.dead_letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
         self.states.assigned(partitions)

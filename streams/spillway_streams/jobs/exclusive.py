@@ -52,7 +52,7 @@ class Exclusive:
         self._counters = context.counters
         self._gate = Gate(settings.accept_unadmitted, context.counters)
         self._sender = Sender(app, context.status)
-        self._letters = runner.dead_letters(app, context)
+        self._dead_letters = runner.dead_letters(app, context)
         self._rules = RulesReader(Store(settings.clickhouse_address, context.status), context.layout.oldest_s)
         self._maker = Shards(settings, context.layout.partitions)
         self._shards: dict[TP, Shard] = {}
@@ -102,9 +102,9 @@ class Exclusive:
         payload = event.value or b""
         origin = Origin(message.topic, message.partition, message.offset)
         for kind, rejected in await self._decode(shard, payload, origin, message):
-            if message.offset >= shard.lettered:
-                await self._letters.bury(origin, kind, rejected.reason, rejected.payload)
-        shard.lettered = max(shard.lettered, message.offset + 1)
+            if message.offset >= shard.dead_lettered:
+                await self._dead_letters.send(origin, kind, rejected.reason, rejected.payload)
+        shard.dead_lettered = max(shard.dead_lettered, message.offset + 1)
         self._counters.add("messages")
         if self._open_spans() > self._stored_spans + self._settings.max_unstored_rows:
             self._room.clear()
@@ -145,9 +145,9 @@ class Exclusive:
                 self._counters.add("shards_lost: internal error")
                 self._maker.replace(shard)
                 return [("internal error", Rejected(str(error), payload, 0))]
-        for one in rejected:
-            self._counters.add(f"rejected_spans: {one.reason}", one.spans)
-        return [("rejected spans", one) for one in rejected]
+        for rejection in rejected:
+            self._counters.add(f"rejected_spans: {rejection.reason}", rejection.spans)
+        return [("rejected spans", rejection) for rejection in rejected]
 
     async def flush(self) -> None:
         """Closes what is due, stores its rows, then commits.
@@ -158,7 +158,7 @@ class Exclusive:
         more = True
         while more:
             shards, done = dict(self._shards), []
-            outputs = Outputs(self._sender, self._letters, self._context.clickhouse, self._counters)
+            outputs = Outputs(self._sender, self._dead_letters, self._context.clickhouse, self._counters)
             more = False
             for tp, shard in shards.items():
                 if closed := await self._close(tp, shard):
@@ -212,7 +212,7 @@ class Exclusive:
         wanted = {}
         for tp, shard in shards.items():
             if shard.done > shard.committed and self._shards.get(tp) is shard:
-                wanted[tp] = (shard.done, str(Note(shard.lettered, self._maker.horizon_ms)))
+                wanted[tp] = (shard.done, str(Note(shard.dead_lettered, self._maker.horizon_ms)))
         if wanted and await self._consumer.commit_to(wanted):
             for tp, (offset, _) in wanted.items():
                 shards[tp].committed = offset

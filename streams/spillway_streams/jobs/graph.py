@@ -68,10 +68,12 @@ class Graph:
         store, seconds = self._context.clickhouse, self._settings.graph_window_s * _MEMORY_WINDOWS
         stored = await restore.positions(store, JOB, states)
         for number, state in states.items():
-            own = [row for row in stored if row[1] == number]
-            edges = await restore.parts(store, "edges", names.KAFKA_TOPIC_EDGES, own, seconds)
-            network = await restore.parts(store, "network", names.KAFKA_TOPIC_NETWORK, own, seconds)
-            await asyncio.to_thread(state.restore, own, edges, network)
+            positions_here = [row for row in stored if row[1] == number]
+            edges = await restore.parts(store, "edges", names.KAFKA_TOPIC_EDGES, positions_here, seconds)
+            network = await restore.parts(
+                store, "network", names.KAFKA_TOPIC_NETWORK, positions_here, seconds
+            )
+            await asyncio.to_thread(state.restore, positions_here, edges, network)
             rows = sum(len(found[0]) for found in (edges, network) if found)
             self._context.counters.add("restored_rows", rows)
 
@@ -168,15 +170,15 @@ class Graph:
         """
         taken, requests = self._unstored.take(), self._requests.take()
         for topic, (table, names_) in _TABLES.items():
-            own = [one for one in taken if one.batch and one.batch.topic == topic]
+            own = [entry for entry in taken if entry.batch and entry.batch.topic == topic]
             await self._context.clickhouse.insert_columns(
-                table, parts_columns(own, names_), self._reader.letters.refused
+                table, parts_columns(own, names_), self._reader.dead_letters.refused
             )
-        done = positions.rows(JOB, (one.batch for one in [*taken, *requests] if one.batch))
+        done = positions.rows(JOB, (entry.batch for entry in [*taken, *requests] if entry.batch))
         await self._insert("positions", positions.POSITIONS, done)
         self._unstored.stored(taken)
-        for one in requests:
-            acknowledge(self._app, one.message)
+        for entry in requests:
+            acknowledge(self._app, entry.message)
         states = self.states.ready.values()
         self._context.counters.gauge("partitions", len(states))
         self._context.counters.gauge("edge_keys", sum(len(state.graph.edges) for state in states))
@@ -186,16 +188,16 @@ class Graph:
         wall, window, lateness = time.monotonic(), self._settings.graph_window_s, self._settings.lateness_s
         ratios, pairs = [], []
         for state in self.states.ready.values():
-            told = (state.watermark.now(wall), state.network_watermark.now(wall))
-            if told != state.told:
-                state.told = told
+            watermarks = (state.watermark.now(wall), state.network_watermark.now(wall))
+            if watermarks != state.written_watermarks:
+                state.written_watermarks = watermarks
                 ratios += state.ratios(window, lateness, wall)
                 pairs += state.network_times(window, lateness, wall)[1]
         await self._insert("call_ratios", callgraph.CALL_RATIOS, ratios)
         await self._insert("network_times", callgraph.NETWORK_TIMES, pairs)
 
     async def _insert(self, table: str, names_: tuple[str, ...], rows: list[tuple]) -> None:
-        await self._context.clickhouse.insert(table, names_, rows, self._reader.letters.refused)
+        await self._context.clickhouse.insert(table, names_, rows, self._reader.dead_letters.refused)
 
     def assigned(self, partitions: set[TP]) -> None:
         self.states.assigned(partitions)

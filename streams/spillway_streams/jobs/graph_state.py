@@ -31,7 +31,7 @@ class PartitionState:
     positions: Positions = field(default_factory=Positions)
     watermark: Watermark = field(default_factory=Watermark)  # of calls and edges
     network_watermark: Watermark = field(default_factory=Watermark)
-    told: tuple | None = None
+    written_watermarks: tuple | None = None
     # Result of network_times, while there is no new data.
     _times: tuple[int, list[tuple]] | None = None
     # First second whose requests are known; None before the first requests.

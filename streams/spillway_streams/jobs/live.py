@@ -103,7 +103,9 @@ class Live(Generic[S]):
             # In a partition where their service does not belong, Envoys never send again. They
             # would be missing for ever.
             ours = [
-                one for one in reports if partition_of(one.service, self._partitions) == message.partition
+                report
+                for report in reports
+                if partition_of(report.service, self._partitions) == message.partition
             ]
             state.hot.totals.add(ours, message.timestamp)
             self._counters.add("totals", len(ours))
@@ -154,9 +156,9 @@ class Live(Generic[S]):
         await self._redis.put({**put, **(more or {})}, owns, is_placed)
 
     def _update(self, number: int, state: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
-        one = self._held.setdefault(number, Held())
+        held_boards = self._held.setdefault(number, Held())
         now = time.time()
-        one.update(
+        held_boards.update(
             state.hot,
             lambda times: entries(state, times),
             now,
@@ -164,27 +166,27 @@ class Live(Generic[S]):
             self._placement.names,
         )
         by_counters = self._counted.setdefault(number, CountedBoards(self._entries_only, self._counters))
-        fresh = {cluster for cluster, at in one.times.items() if now - at <= totals.SILENT_S}
-        came = {place: found for place, found in one.came.items() if place[0] in fresh}
-        return by_counters.apply(one.entries, state.hot.totals, came, now, self._placement.connected)
+        fresh = {cluster for cluster, at in held_boards.times.items() if now - at <= totals.SILENT_S}
+        came = {place: found for place, found in held_boards.came.items() if place[0] in fresh}
+        return by_counters.apply(held_boards.entries, state.hot.totals, came, now, self._placement.connected)
 
     def _unknown(self, number: int, state: S) -> Mapping[str, dict[str, UnknownEntry]]:
-        one = self._held[number]
-        found = held.unknown(one, state.hot, time.time(), self._settings.unknown_after_s)
+        held_boards = self._held[number]
+        found = held.unknown(held_boards, state.hot, time.time(), self._settings.unknown_after_s)
         placed = [
             place
             for place in self._placement.services()
             if partition_of(place[1], self._partitions) == number
         ]
-        seen = one.services()
-        self._uncounted.heard(seen)
+        seen = held_boards.services()
+        self._uncounted.spans_arrived(seen)
         present = {*seen, *state.hot.totals.services(), *placed}
-        said = counted.statements(
-            found, self._counted[number], one.times, seen, present, self._uncounted.is_idle
+        reasons = counted.statements(
+            found, self._counted[number], held_boards.times, seen, present, self._uncounted.is_idle
         )
-        unknown = sum(bool(entry.reason) for fields in said.values() for entry in fields.values())
+        unknown = sum(bool(entry.reason) for fields in reasons.values() for entry in fields.values())
         self._counters.gauge(f"unknown_of_partition_{number}", unknown)
-        return dict.fromkeys(one.times, {}) | said
+        return dict.fromkeys(held_boards.times, {}) | reasons
 
     def _take_uncounted(self, live: Mapping[int, PartitionState]) -> None:
         sending = [place for state in live.values() for place in state.hot.totals.services()]

@@ -54,8 +54,8 @@ def served(seconds: Seconds) -> Floats:
     good, all_, kept = (
         rates.sums(seconds.sums[:, :, what], first, end) for what in (Sum.OK, Sum.ARRIVALS, Sum.SAMPLES)
     )
-    told = _within(seconds, rates.WIDTHS[0]) * ratio(good, all_)
-    return np.where(kept >= _ALL * good, good / length[:, None], told)
+    sampled = _within(seconds, rates.WIDTHS[0]) * ratio(good, all_)
+    return np.where(kept >= _ALL * good, good / length[:, None], sampled)
 
 
 def proxies(seconds: Seconds) -> Floats:

@@ -54,13 +54,13 @@ class Options:
 class Fitted:
     """Rows of one service, in the order of CURVES, CAPACITIES and BUCKETS.
 
-    `untold`: seconds that have no buckets yet, because a capacity is missing.
+    `without_buckets`: seconds that have no buckets yet, because a capacity is missing.
     """
 
     curves: list[CurveRow]
     capacities: list[CapacityRow]
     buckets: list[BucketRow]
-    untold: dict[Key, set[int]]
+    without_buckets: dict[Key, set[int]]
 
     @property
     def disagreeing(self) -> int:
@@ -112,9 +112,9 @@ class Modeller:
             for cluster, found in sorted(one.capacities.items())
         ]
         dirty = self._with_outliers(dirty, one, name)
-        untold = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
-        told = {key: seconds for key, seconds in dirty.items() if key not in untold}
-        return Fitted(rows, capacities, [*bucket_rows(one, told)], untold)
+        without_buckets = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
+        with_buckets = {key: seconds for key, seconds in dirty.items() if key not in without_buckets}
+        return Fitted(rows, capacities, [*bucket_rows(one, with_buckets)], without_buckets)
 
     def _with_outliers(self, dirty: Mapping[Key, set[int]], one: Service, name: str) -> dict[Key, set[int]]:
         """Adds the seconds that are an outlier in this fit or in the last one, but not in both."""
@@ -167,7 +167,9 @@ class Modeller:
             before=within(since, retrained),
             fresh=within(retrained),
             recent=within(recent),
-            heard=int(sum(s.heard[s.at >= recent].sum() for s in samples)),
+            samples_including_overload=int(
+                sum(s.samples_including_overload[s.at >= recent].sum() for s in samples)
+            ),
             since=since,
         )
         pods = [capacity.rps / capacity.pods for capacity in one.capacities.values()]
@@ -191,8 +193,8 @@ def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketR
         samples = one.samples(key.class_id, key.cluster)
         minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
         # The model has no data of earlier seconds.
-        told = (second for second in seconds if second >= samples.at[0])
-        for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in told}):
+        covered = (second for second in seconds if second >= samples.at[0])
+        for minute in sorted({second // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S for second in covered}):
             inside = minutes == minute
             found = collect(
                 samples.at[inside],

@@ -63,7 +63,8 @@ class Samples:
     """Samples of one class in one cluster, per second (n,).
 
     Utilisation, mean exclusive time (ms), its spread within the second, and the number of samples.
-    That number is 0 in seconds without a steady state; `heard` includes those seconds.
+    That number is 0 in seconds without a steady state;
+    `samples_including_overload` includes those seconds.
     """
 
     at: Ints
@@ -71,7 +72,7 @@ class Samples:
     exclusive_ms: Floats
     sd_ms: Floats
     samples: Floats
-    heard: Floats
+    samples_including_overload: Floats
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,10 @@ class Service:
         sums = self.clusters[cluster].seconds.sums[:, column, :]
         mean = ratio(sums[:, Sum.EXCLUSIVE], sums[:, Sum.OK])
         variance = ratio(sums[:, Sum.EXCLUSIVE_SQUARED], sums[:, Sum.OK]) - mean**2
-        heard = self.clusters[cluster].samples()[:, column]
-        counted = np.where(self.steady[cluster], heard, 0)
+        class_samples = self.clusters[cluster].samples()[:, column]
+        counted = np.where(self.steady[cluster], class_samples, 0)
         at, u = self.clusters[cluster].seconds.at, self.utilisation[cluster]
-        return Samples(at, u, mean, np.sqrt(np.maximum(variance, 0)), counted, heard)
+        return Samples(at, u, mean, np.sqrt(np.maximum(variance, 0)), counted, class_samples)
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,10 @@ def _cluster(
         _, rows, cpu_rows = np.intersect1d(seconds.at, cpu_at, return_indices=True)
         use[rows] = rates.moving_mean(cpu_at, cpu_use)[cpu_rows]
         last = np.maximum(np.searchsorted(cpu_at, seconds.at, side="right") - 1, 0)
-        told = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
-        pods[told] = cpu_pods[last[told]]
+        is_fresh = np.abs(seconds.at - cpu_at[last]) <= _PODS_STAND_S
+        pods[is_fresh] = cpu_pods[last[is_fresh]]
         # One count misses pods that report no CPU use, the other pods that got no request.
-        counted = max(counted, pods[-1]) if told[-1] else counted
+        counted = max(counted, pods[-1]) if is_fresh[-1] else counted
     return Cluster(
         seconds, found.all, class_rates(seconds), served(seconds) / pods[:, None], pods, use, round(counted)
     )

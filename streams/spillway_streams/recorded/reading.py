@@ -23,17 +23,17 @@ _GZIP = b"\x1f\x8b"
 Traces = dict[bytes, ExportTraceServiceRequest]
 
 
-def read(files: Iterable[Path], clusters: Clusters, tell: Callable[[str], None]) -> Traces:
+def read(files: Iterable[Path], clusters: Clusters, report: Callable[[str], None]) -> Traces:
     """Returns every trace of the files by its id. Raises TraceFileError.
 
-    `tell`: called with a line about each file.
+    `report`: called with a line about each file.
     """
     traces: Traces = {}
     for path in files:
         before = len(traces)
         for trace_id, request in _requests(path, clusters):
             traces.setdefault(trace_id, ExportTraceServiceRequest()).MergeFrom(request)
-        tell(f"{path}: {len(traces) - before} traces")
+        report(f"{path}: {len(traces) - before} traces")
     return traces
 
 

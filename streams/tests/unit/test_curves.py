@@ -33,13 +33,13 @@ NOTHING = _buckets([], 1, 1)
 
 
 def _update(
-    curve: Curve | None, now: int, rps: float = 100.0, heard: int | None = None, **evidence: Buckets
+    curve: Curve | None, now: int, rps: float = 100.0, samples: int | None = None, **evidence: Buckets
 ) -> Curve | None:
     """heard: samples of the last minute, if there were more than the recent buckets hold."""
     found = {"kept": NOTHING, "before": NOTHING, "fresh": NOTHING, "recent": NOTHING} | evidence
-    if heard is None:
-        heard = int(found["recent"].samples.sum())
-    return curves.update(curve, Evidence(**found, heard=heard), now, 30, rps)
+    if samples is None:
+        samples = int(found["recent"].samples.sum())
+    return curves.update(curve, Evidence(**found, samples_including_overload=samples), now, 30, rps)
 
 
 def _first(filled: list[int] = [1, 3, 5]) -> Curve:  # noqa: B006
@@ -76,7 +76,7 @@ def test_a_shift_ends_with_the_samples_that_told_it():
     shifted = _update(_first(), 30, kept=kept, recent=_buckets([3], 2, 9))
     assert _update(shifted, 40, kept=kept, recent=_buckets([3], 2, 9, 20)) == shifted
     # Overload fills no bucket, but it is not silence.
-    assert _update(shifted, 40, kept=kept, heard=500) == shifted
+    assert _update(shifted, 40, kept=kept, samples=500) == shifted
     back = _update(shifted, 40, kept=kept)
     assert back.b_ms == back.base_b_ms and "the shift is undone" in back.reason
     assert _update(back, 45, kept=kept) == back

@@ -100,15 +100,15 @@ async def test_messages_and_arrivals_do_not_wait_for_rules(job):
 
 async def test_arrivals_of_all_shards_are_one_batch(job):
     """Shards send to the same partitions. Separately, they would displace each other's batches."""
-    told, other = [], TP(SPANS.topic, 1)
+    sizes, other = [], TP(SPANS.topic, 1)
     job.open(other, Start(0, 0, 10, ""))
-    job._arrivals.send = lambda messages: told.append(len(messages))
+    job._arrivals.send = lambda messages: sizes.append(len(messages))
     for tp in (SPANS, other):
         event = _event(0, time.time())
         event.message.tp, event.message.partition = tp, tp.partition
         await job.take(event)
     await job.send_arrivals()
-    assert told == [2]
+    assert sizes == [2]
 
 
 async def test_rules_of_a_newer_version_leave_the_others_in_force(job):
@@ -151,21 +151,21 @@ async def test_the_cluster_is_that_of_the_header_whatever_spans_claim(job):
     Spans that nobody admitted are dead-lettered. If they are to be accepted, they belong to the
     cluster that they name.
     """
-    buried, now = [], time.time()
+    dead_lettered, now = [], time.time()
 
-    async def bury(origin, kind, reason, payload) -> None:
-        buried.append((origin.offset, kind, reason))
+    async def send(origin, kind, reason, payload) -> None:
+        dead_lettered.append((origin.offset, kind, reason))
 
-    job._letters.bury = bury
+    job._dead_letters.send = send
     job._rules.may_answer.set()
     await job.take(_event(0, now, "west"))
     await job.take(_event(1, now, None))
     assert job._counters["claims_overridden: west"] == 1
-    assert [(offset, kind) for offset, kind, _ in buried] == [(1, "unadmitted")]
-    assert "SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off" in buried[0][2]
+    assert [(offset, kind) for offset, kind, _ in dead_lettered] == [(1, "unadmitted")]
+    assert "SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off" in dead_lettered[0][2]
     job._gate = admission.Gate(True, job._counters)
     await job.take(_event(2, now, None))
-    assert job._counters["unadmitted_messages"] == 1 and len(buried) == 1
+    assert job._counters["unadmitted_messages"] == 1 and len(dead_lettered) == 1
     await job.take(_event(3, now + 60))
     closed = await job._close(SPANS, job._shards[SPANS])
     assert _clusters(closed) == {"west", "c1"} and closed.calls.rows == 2

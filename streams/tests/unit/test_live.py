@@ -132,8 +132,8 @@ async def test_what_a_heartbeat_names_is_known_or_unknown_for_as_long_as_it_does
     key = names.REDIS_KEY_DEMAND.format(cluster="west")
     before = redis.written[key]
     for now in (40, 100, 100_000):
-        said = await board(start + now)
-        assert said.keys() == {SHOP, idle} and all(said.values())
+        reasons = await board(start + now)
+        assert reasons.keys() == {SHOP, idle} and all(reasons.values())
         assert redis.written[key] == before and before
         assert redis.keeps(key, f"{other} GET /") and not redis.keeps(key, "gone GET /")
     redis.heartbeats.clear()
@@ -150,8 +150,8 @@ async def test_an_envoy_that_is_connected_and_silent_leaves_its_service_unknown(
         for now in range(first, first + 20):
             sent_ns = int((start + now) * 1e9)
             hot.totals.add([Report("west", SHOP, "e1", sent_ns, start * 10**9, {})], start + now)
-            said = await board(start + now)
-        assert (said[SHOP] == "") == is_known, said
+            reasons = await board(start + now)
+        assert (reasons[SHOP] == "") == is_known, reasons
 
 
 async def _second(hot: HotTable, other_hot: HotTable, now: int, start: float, shop: tuple[str, ...]) -> None:
@@ -180,7 +180,7 @@ async def test_silence_is_judged_service_by_service_and_not_by_who_shares_its_pa
     redis.heartbeats["west"] = _heartbeat(**{known: 1, standby: 1, alone: 1, SHOP: 1})
     redis.heartbeats["east"] = _heartbeat("east", **{standby: 1, alone: 1, SHOP: 1})
 
-    def said(cluster: str) -> dict[str, bool]:
+    def statements(cluster: str) -> dict[str, bool]:
         return {service: not e.reason for service, e in redis.written[key.format(cluster=cluster)].items()}
 
     for now in range(1, 700):
@@ -188,13 +188,13 @@ async def test_silence_is_judged_service_by_service_and_not_by_who_shares_its_pa
         _count(hot, start + now, start, ("west", known))
         await board(start + now)
         if 20 < now < 110 or now > 620:
-            assert said("east") == {standby: True, alone: True, SHOP: True}, now
+            assert statements("east") == {standby: True, alone: True, SHOP: True}, now
         if 20 < now < 600:
-            assert said("west") == {known: True, standby: False, alone: False, SHOP: True}, now
-    assert said("west") == {known: True, standby: True, alone: True, SHOP: True}
+            assert statements("west") == {known: True, standby: False, alone: False, SHOP: True}, now
+    assert statements("west") == {known: True, standby: True, alone: True, SHOP: True}
     assert counters["services_without_counters_taken_for_idle"] == 2
     hot.totals.__init__(5, 100, 10, counters)
     for now in range(700, 720):
         await _second(hot, other_hot, now, start, ("west", "east"))
         await board(start + now)
-    assert said("west") == {known: False, standby: True, alone: True, SHOP: True}
+    assert statements("west") == {known: False, standby: True, alone: True, SHOP: True}

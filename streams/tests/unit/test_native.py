@@ -90,7 +90,7 @@ def test_a_partition_takes_closes_and_tells_what_is_done():
 
 def test_every_wrong_value_is_named_at_once():
     """The error has each keyword, its value and what is allowed. A wrong kind sets no rule."""
-    with pytest.raises(ValueError) as told:
+    with pytest.raises(ValueError) as raised:
         _partition(partitions=0, tick_ms=7, window_ms=1, max_trace_spans=0, span_sample=float("nan"))
     for part in (
         "partitions: 0; must be",
@@ -98,8 +98,8 @@ def test_every_wrong_value_is_named_at_once():
         "window_ms: 1; must be",
         "max_trace_spans: 0; must be",
     ):
-        assert part in str(told.value)
-    assert "span_sample: NaN; must be 0 to 1" in str(told.value)
+        assert part in str(raised.value)
+    assert "span_sample: NaN; must be 0 to 1" in str(raised.value)
     with pytest.raises(ValueError, match="kind wrong: must be pinned, merged"):
         _partition().set_rules([(0, "a", "GET", "/x", "/y", "wrong")])
     with pytest.raises(ValueError, match="probability: 0;"):

@@ -26,8 +26,8 @@ def run(capsys):
     def _run(*arguments: object) -> tuple[int, dict | None, str]:
         given = [*map(str, arguments), "--topology", TOPOLOGY]
         status = command_line.run(offline_cli.command, "model", given)
-        told = capsys.readouterr()
-        return status, json.loads(told.out) if told.out else None, told.err
+        output = capsys.readouterr()
+        return status, json.loads(output.out) if output.out else None, output.err
 
     return _run
 
@@ -41,7 +41,7 @@ def _jaeger(change=None) -> dict:
 
 def test_real_traces_become_a_model_of_one_cluster(run):
     """Twelve traces kept with probability 0.3 are 40 requests. Each calls five services once."""
-    status, document, told = run("--traces", RECORDED, "--cluster", "west")
+    status, document, output = run("--traces", RECORDED, "--cluster", "west")
     assert status == 0
     [(class_id, demand)] = document["demand"]["west"].items()
     assert class_id == "frontend GET /hotels" and list(document["demand"]) == ["west"]
@@ -60,7 +60,7 @@ def test_real_traces_become_a_model_of_one_cluster(run):
     )
     assert ratios == dict.fromkeys(pairs, 1.0)
     assert {row["class"] for row in document["curves"]} == set(document["load"]["west"])
-    assert "no span tells a size" in told
+    assert "no span tells a size" in output
 
 
 def test_a_document_has_the_keys_of_the_golden_model(run):
@@ -198,14 +198,14 @@ def _of_trace(**change):
 def test_what_is_wrong_is_named_with_its_place(run, tmp_path, text, arguments, reason):
     """Line and column of invalid JSON, index and key of what is missing, and the known clusters."""
     (tmp_path / "x.json").write_text(text)
-    status, document, told = run("--traces", tmp_path / "x.json", *arguments)
+    status, document, output = run("--traces", tmp_path / "x.json", *arguments)
     assert status == 1 and document is None
-    assert reason in told
+    assert reason in output
 
 
 def test_a_file_that_is_not_there_is_named(run):
-    status, _, told = run("--traces", "nowhere.json", "--cluster", "west")
-    assert status == 1 and "nowhere.json: cannot be read" in told
+    status, _, output = run("--traces", "nowhere.json", "--cluster", "west")
+    assert status == 1 and "nowhere.json: cannot be read" in output
 
 
 def test_a_damaged_archive_is_named(run, tmp_path):
@@ -215,6 +215,6 @@ def test_a_damaged_archive_is_named(run, tmp_path):
     packed[200:400] = b"\xff" * 200
     (tmp_path / "torn.json.gz").write_bytes(packed)
     for name in ("short.json.gz", "torn.json.gz"):
-        status, document, told = run("--traces", tmp_path / name, "--cluster", "west")
+        status, document, output = run("--traces", tmp_path / name, "--cluster", "west")
         assert status == 1 and document is None
-        assert f"{name}: cannot be read" in told
+        assert f"{name}: cannot be read" in output

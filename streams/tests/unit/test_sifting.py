@@ -20,7 +20,7 @@ from spillway_streams.clients.store import Store
 
 async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int], int]:
     """Inserts numbers in blocks of these sizes. Returns stored and rejected ones, dead letters."""
-    stored, refused, letters = [], [], 0
+    stored, refused, refusals = [], [], 0
     edges = np.cumsum([0, *sizes])
     blocks = [{"n": np.arange(a, b)} for a, b in zip(edges, edges[1:], strict=False)]
 
@@ -30,36 +30,36 @@ async def _insert(sizes: list[int], bad: set[int]) -> tuple[list[int], list[int]
             raise RefusedRows("bad")
         stored.extend(numbers)
 
-    async def tell(table: str, reason: str, rows: int, payload: bytes) -> None:
-        nonlocal letters
-        letters += 1
+    async def refused_rows(table: str, reason: str, rows: int, payload: bytes) -> None:
+        nonlocal refusals
+        refusals += 1
         found = [json.loads(line)["n"] for line in payload.splitlines()]
         assert (table, reason, rows) == ("t", "bad", len(found))
         refused.extend(found)
 
-    await sifting.insert("t", ["n"], blocks, put, tell)
-    return stored, refused, letters
+    await sifting.insert("t", ["n"], blocks, put, refused_rows)
+    return stored, refused, refusals
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.sets(st.integers(0, 199), max_size=15))
 async def test_good_rows_are_stored_once_and_bad_ones_told(sizes, bad):
     """For any blocks and rows: none is lost, none is stored with a bad one, and order is kept."""
-    stored, refused, letters = await _insert(sizes, bad)
+    stored, refused, refusals = await _insert(sizes, bad)
     assert stored == [n for n in range(sum(sizes)) if n not in bad]
-    assert refused == sorted(n for n in bad if n < sum(sizes)) and letters == len(refused)
+    assert refused == sorted(n for n in bad if n < sum(sizes)) and refusals == len(refused)
 
 
 async def test_a_flood_of_bad_rows_is_not_looked_at_one_by_one():
     """All of 10 000 rows are rejected: every row is dead-lettered, in far fewer messages."""
-    stored, refused, letters = await _insert([5000, 5000], set(range(10_000)))
-    assert stored == [] and sorted(refused) == list(range(10_000)) and letters < 600
+    stored, refused, refusals = await _insert([5000, 5000], set(range(10_000)))
+    assert stored == [] and sorted(refused) == list(range(10_000)) and refusals < 600
 
 
 async def test_bad_rows_here_and_there_cost_no_good_ones():
     """Forty of 100 000 rows are dead-lettered one by one. All others are stored."""
     bad = set(range(1_000, 81_000, 2_000))
-    stored, refused, letters = await _insert([100_000], bad)
-    assert refused == sorted(bad) and letters == 40 and len(stored) == 99_960
+    stored, refused, refusals = await _insert([100_000], bad)
+    assert refused == sorted(bad) and refusals == 40 and len(stored) == 99_960
 
 
 async def test_rows_that_are_made_anew_are_so_for_each_half():
@@ -78,27 +78,27 @@ async def test_rows_that_are_made_anew_are_so_for_each_half():
             raise RefusedRows("no")
         stored.extend(found)
 
-    async def tell(*_: object) -> None:
+    async def refused_rows(*_: object) -> None:
         pass
 
-    await sifting.insert("t", ["name", "at"], [rows], put, tell)
+    await sifting.insert("t", ["name", "at"], [rows], put, refused_rows)
     assert stored == [("b", made)]
 
 
 async def test_a_refused_row_is_readable():
     """Dead letters have readable ids, texts and numbers, also of rows that are tuples."""
-    told = []
+    refusals = []
 
     async def put(_: list) -> None:
         raise RefusedRows("no")
 
-    async def tell(*what: object) -> None:
-        told.append(json.loads(what[3]))
+    async def refused_rows(*what: object) -> None:
+        refusals.append(json.loads(what[3]))
 
     block = {"id": np.frombuffer(b"ab\0\0", "u1").reshape(1, 4), "s": Strings.of(["x"]), "v": np.array([1.5])}
-    await sifting.insert("t", list(block), [block], put, tell)
-    await sifting.insert("t", ["a", "b"], [lambda: [(1, "y")]], put, tell)
-    assert told == [{"id": "ab", "s": "x", "v": 1.5}, {"a": 1, "b": "y"}]
+    await sifting.insert("t", list(block), [block], put, refused_rows)
+    await sifting.insert("t", ["a", "b"], [lambda: [(1, "y")]], put, refused_rows)
+    assert refusals == [{"id": "ab", "s": "x", "v": 1.5}, {"a": 1, "b": "y"}]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_a_refused_row_is_readable():
 )
 async def test_only_what_a_row_alone_can_cause_ends_the_attempts(monkeypatch, error, is_of_the_row):
     """An invalid row is dead-lettered, and the store is healthy. Other errors are retried."""
-    errors, told = [error], []
+    errors, refusals = [error], []
 
     class Client:
         def disconnect(self) -> None:
@@ -126,11 +126,11 @@ async def test_only_what_a_row_alone_can_cause_ends_the_attempts(monkeypatch, er
                 raise errors.pop()
             return []
 
-    async def tell(*what: object) -> None:
-        told.append(what)
+    async def refused_rows(*what: object) -> None:
+        refusals.append(what)
 
     monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
     monkeypatch.setattr(retry, "_FIRST_S", 0.0)
     status = Status(Store.NAME)
-    await Store("clickhouse://localhost", status).insert("t", ["a"], [(1,)], tell)
-    assert len(told) == is_of_the_row and not errors and not status.problems()
+    await Store("clickhouse://localhost", status).insert("t", ["a"], [(1,)], refused_rows)
+    assert len(refusals) == is_of_the_row and not errors and not status.problems()

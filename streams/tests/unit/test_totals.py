@@ -32,9 +32,9 @@ def test_a_counter_that_stands_still_is_a_known_zero():
     silent = UnknownEntry(T0, "silent")
     found = {"west": {names.VALUE_WHOLE_CLUSTER: silent}, "east": {names.VALUE_WHOLE_CLUSTER: silent}}
     places = [PLACE, ("west", "stock"), ("east", "shop")]
-    said = counted.statements(found, world.board, {}, [], places, lambda _: False)
+    reasons = counted.statements(found, world.board, {}, [], places, lambda _: False)
     known = UnknownEntry(T0 + 39.3, "")
-    assert said == {"west": {"shop": known, "stock": silent}, "east": {"shop": silent}}
+    assert reasons == {"west": {"shop": known, "stock": silent}, "east": {"shop": silent}}
 
 
 def test_spans_that_are_dropped_do_not_make_load_smaller():

@@ -37,7 +37,7 @@ def test_a_service_that_gets_a_request_now_and_then_does_not_flap():
     world = World()
     world.at(0, ALL)
     assert not world.uncounted.is_idle(RARE)
-    world.uncounted.heard([RARE])
+    world.uncounted.spans_arrived([RARE])
     for now in range(1, 30):
         world.at(now, ALL)
         assert world.uncounted.is_idle(RARE) and not world.uncounted.is_idle(SILENT)
