@@ -194,13 +194,13 @@ def arrivals_of(calls: Columns) -> Columns:
     end_us = calls["started_at"] + calls["duration_us"]
     weight, good = calls["adjusted_count"], np.where(calls["failed"], 0.0, calls["adjusted_count"])
     stamped = np.where(calls["in_flight"] > 0, weight, 0.0)
-    own = np.where(calls["class_in_flight"] > 0, weight, 0.0)
+    class_weight = np.where(calls["class_in_flight"] > 0, weight, 0.0)
     return {
         "at": end_us // 1_000_000, "newest_us": end_us, "cluster": calls["cluster"], "service": calls["service"],
         "class": calls["class"], "entry": calls["source_service"] == "", "calls": weight, "failed": weight - good,
         "ok": good, "duration_ok_ms": good * calls["duration_us"] / 1000, "stamped": stamped,
-        "in_flight": stamped * calls["in_flight"], "rate": stamped * calls["arrival_rate"], "class_stamped": own,
-        "class_in_flight": own * calls["class_in_flight"], "class_rate": own * calls["class_arrival_rate"],
+        "in_flight": stamped * calls["in_flight"], "rate": stamped * calls["arrival_rate"], "class_stamped": class_weight,
+        "class_in_flight": class_weight * calls["class_in_flight"], "class_rate": class_weight * calls["class_arrival_rate"],
         "samples": np.ones(len(weight)),
     }  # fmt: skip
 

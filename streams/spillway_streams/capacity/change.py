@@ -82,10 +82,10 @@ def _strongest(blocks: _Blocks, first: int, test: Test) -> tuple[int, float] | N
     if n < BEFORE + SLOWER:
         return None
     bins, value = blocks.bin[first:], blocks.value[first:]
-    one = np.zeros((n, int(blocks.bin.max()) + 1))
-    one[np.arange(n), bins] = 1
-    sums = [np.cumsum(one * v[:, None], axis=0)[:-1] for v in (np.ones(n), value, value**2)]
-    whole = [(one * v[:, None]).sum(axis=0) for v in (np.ones(n), value, value**2)]
+    indicator = np.zeros((n, int(blocks.bin.max()) + 1))
+    indicator[np.arange(n), bins] = 1
+    sums = [np.cumsum(indicator * v[:, None], axis=0)[:-1] for v in (np.ones(n), value, value**2)]
+    whole = [(indicator * v[:, None]).sum(axis=0) for v in (np.ones(n), value, value**2)]
     (n1, y1, s1), (n2, y2, s2) = sums, [w - s for w, s in zip(whole, sums, strict=True)]
     both = (n1 > 0) & (n2 > 0)
     weight = np.where(both, n1 * n2 / np.maximum(n1 + n2, 1), 0.0)

@@ -36,14 +36,14 @@ def weigh(
         return None
     if use is not None and direct is not None and _below(direct, use):
         found = direct
-    known = [one for one in (cpu, latency, queue) if one is not None]
+    known = [estimate for estimate in (cpu, latency, queue) if estimate is not None]
     if found.source == "curve" and cpu is None:
         found = replace(found, reason=f"{no_cpu}: {found.reason}")
     disagreement, contradicted = _contradiction(found, known)
     return replace(
         found,
         reason=found.reason + contradicted,
-        others={one.evidence: (one.rps, one.se) for one in known},
+        others={estimate.evidence: (estimate.rps, estimate.se) for estimate in known},
         disagreement=disagreement,
     )
 
@@ -53,8 +53,8 @@ def _below(low: Capacity, high: Capacity) -> bool:
 
 
 def _contradiction(found: Capacity, known: Iterable[Capacity]) -> tuple[float, str]:
-    higher = [one for one in known if one is not found and _below(found, one)]
+    higher = [estimate for estimate in known if estimate is not found and _below(found, estimate)]
     if not higher:
         return 1.0, ""
-    most = max(higher, key=lambda one: one.rps)
+    most = max(higher, key=lambda estimate: estimate.rps)
     return most.rps / found.rps, f"; {most.evidence} alone would give {most.rps:.1f} rps per pod"

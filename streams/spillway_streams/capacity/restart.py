@@ -45,8 +45,8 @@ def slower(rps: float, load: tuple[float, float], wait_s: tuple[float, float], c
     explains both latencies is how much slower the pod is. `completed`: rps that it has completed
     since; the result is no lower.
     """
-    own = wait_s[0] * max(1 - load[0] / rps, 0.0)
-    s = wait_s[1] / max(own + wait_s[1] * load[1] / rps, 1e-12)
+    idle_wait = wait_s[0] * max(1 - load[0] / rps, 0.0)
+    s = wait_s[1] / max(idle_wait + wait_s[1] * load[1] / rps, 1e-12)
     return max(rps / max(s, 1e-12), completed)
 
 

@@ -94,8 +94,8 @@ def _refused(
     if refusing.sum() < MIN_SECONDS or (~refusing).sum() < MIN_SECONDS:
         return None
     limit = float(np.median(served[refusing]))
-    own = (latency * samples).sum(axis=1) / np.maximum(samples.sum(axis=1), 1e-12)
-    calm, strained = own[~refusing & (own > 0)], own[refusing & (own > 0)]
+    mean_latency = (latency * samples).sum(axis=1) / np.maximum(samples.sum(axis=1), 1e-12)
+    calm, strained = mean_latency[~refusing & (mean_latency > 0)], mean_latency[refusing & (mean_latency > 0)]
     if not len(calm) or not len(strained) or np.median(strained) < 2 * np.percentile(calm, 25):
         return None
     if np.median(rate[refusing]) < 1.05 * limit or limit < 0.95 * np.percentile(served[~refusing], 95):
@@ -126,8 +126,10 @@ def _binned(at: Ints, rate: Floats, latency: Floats, samples: Floats) -> _Bins:
         if seen.any():
             y = mean[seen, k]
             quiet = max(float(np.sort(y)[: max(len(y) // 4, 1)].mean()), 1e-9)
-            own, sums = cells[k][:, :, seen]
-            points = Points(np.maximum(y / quiet, 1), y, 0 * y, count[seen, k], seconds[seen], own, own, sums)
+            block_n, sums = cells[k][:, :, seen]
+            points = Points(
+                np.maximum(y / quiet, 1), y, 0 * y, count[seen, k], seconds[seen], block_n, block_n, sums
+            )
             variance = fit.scatter(points, y) + y**2 / count[seen, k] + (MODEL_ERROR * y) ** 2
             weight[seen, k] = 1 / np.maximum(variance, 1e-18)
     # Classes of one second were in the same queue, so together they are one observation of it.

@@ -62,7 +62,7 @@ class Sampled:
             int(load): _stratum(self.ms[rows], self.weight[rows])
             for load, rows in zip(found, groups, strict=True)
         }
-        return {load: one for load, one in made.items() if one.effective >= _MIN_STRATUM}
+        return {load: stratum for load, stratum in made.items() if stratum.effective >= _MIN_STRATUM}
 
 
 def _stratum(ms: Floats, weight: Floats) -> Stratum:
@@ -185,12 +185,12 @@ def _shares(first: Sampled, second: Sampled) -> dict[int, float]:
     return shares
 
 
-def _mass(one: Sampled, shares: dict[int, float]) -> tuple[Floats, Floats]:
+def _mass(group: Sampled, shares: dict[int, float]) -> tuple[Floats, Floats]:
     """Returns times, and masses that sum to 1. The masses of a stratum sum to its share."""
     values, masses = [], []
     total = sum(shares.values())
     for load, share in shares.items():
-        mine = one.strata[load]
+        mine = group.strata[load]
         values.append(mine.ms)
         masses.append(mine.weight / mine.weight.sum() * (share / total))
     return np.concatenate(values), np.concatenate(masses)
@@ -214,10 +214,10 @@ def _ratio(first: Sampled, second: Sampled, shares: dict[int, float]) -> tuple[f
     """Returns the ratio of the stratified means, and the standard error of its logarithm."""
     means, errors = [], []
     total = sum(shares.values())
-    for one in (first, second):
+    for group in (first, second):
         mean = variance = 0.0
         for load, share in shares.items():
-            mine = one.strata[load]
+            mine = group.strata[load]
             mean += share / total * mine.mean
             variance += (share / total) ** 2 * mine.variance / (mine.effective - 1)
         means.append(max(mean, 1e-6))

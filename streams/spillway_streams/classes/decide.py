@@ -71,8 +71,8 @@ class Decider:
                 and (rule is None or rule.kind == rules.BOUNDED)
                 and not view.is_pinned((method, template))
             ):
-                one = learn.Seen(pattern.segments(template), kept.requests, kept.seen)
-                by_method.setdefault(method, []).append(one)
+                entry = learn.Seen(pattern.segments(template), kept.requests, kept.seen)
+                by_method.setdefault(method, []).append(entry)
         written = []
         for method, seen in sorted(by_method.items()):
             known = learn.known_positions(
@@ -118,10 +118,13 @@ class Decider:
             found, turn = merge.merges(whole, exists, book, pending, turn)
             self._resume[view.service, method] = turn
             tests += book.used
-            nearest |= {(method, template): one for template, one in book.nearest.items()}
-            for one in found:
-                if streaks.longer(rules.MERGED, method, one.template, one.target) >= self._options.confirm:
-                    written += _merged(view, method, one)
+            nearest |= {(method, template): near for template, near in book.nearest.items()}
+            for proposal in found:
+                if (
+                    streaks.longer(rules.MERGED, method, proposal.template, proposal.target)
+                    >= self._options.confirm
+                ):
+                    written += _merged(view, method, proposal)
         return written, nearest, tests
 
     def _unmerge(self, view: View, tested: list[Key], streaks: "_Streaks") -> list[Rule]:
@@ -232,25 +235,25 @@ def _opened_ms(history: list[Rule]) -> int:
     return max(ends, default=0)
 
 
-def _merged(view: View, method: str, one: merge.Merge) -> list[Rule]:
+def _merged(view: View, method: str, proposal: merge.Merge) -> list[Rule]:
     """Returns the rules of a merge.
 
     One is for the class's own template. Rules are applied only once, so every pattern that makes
     the class gets a rule as well.
     """
-    makers = view.makers((method, one.template), rules.MERGED, rules.LEARNED)
-    comparison = one.comparison
+    makers = view.makers((method, proposal.template), rules.MERGED, rules.LEARNED)
+    comparison = proposal.comparison
     reason = (
         f"alike: distance {comparison.distance:.3f}, means 1:{comparison.ratio:.2f}, "
         f"calls per request differ by {comparison.child_difference:.3f} at most"
     )
     return [
         replace(
-            view.write(method, template, one.target, rules.MERGED, reason),
+            view.write(method, template, proposal.target, rules.MERGED, reason),
             statistic=comparison.statistic,
             p_value=comparison.p_value,
             effect=comparison.distance,
             samples=comparison.samples,
         )
-        for template in sorted({one.template, *(rule.template for rule in makers)})
+        for template in sorted({proposal.template, *(rule.template for rule in makers)})
     ]

@@ -20,8 +20,8 @@ _MOST_CALLEES = 20
 def look(view: View, tested: list[Key], options: Options) -> None:
     """Computes the modes of each tested class."""
     for key in tested:
-        one = view.samples[key]
-        view.modes[key] = modes.find(one.ms, one.stratum, one.weight, options)
+        sampled = view.samples[key]
+        view.modes[key] = modes.find(sampled.ms, sampled.stratum, sampled.weight, options)
 
 
 def findings(view: View, nearest: dict[Key, merge.Nearest], tests: int, options: Options) -> list[Finding]:
@@ -40,15 +40,15 @@ def findings(view: View, nearest: dict[Key, merge.Nearest], tests: int, options:
     }
     found = []
     for key in sorted(view.live):
-        one = _basis(view, key)
+        finding = _basis(view, key)
         if key in nearest:
-            one = words.with_nearest(one, nearest[key], _id(view, (key[0], nearest[key].template)))
+            finding = words.with_nearest(finding, nearest[key], _id(view, (key[0], nearest[key].template)))
         if key in view.modes:
             seen = view.modes[key]
-            one = words.with_modes(
-                one, seen, _split(view, key, seen, options) if seen.clear else split.Split()
+            finding = words.with_modes(
+                finding, seen, _split(view, key, seen, options) if seen.clear else split.Split()
             )
-        found.append(_judged(view, key, one, nearest.get(key), options))
+        found.append(_judged(view, key, finding, nearest.get(key), options))
     return found
 
 
@@ -58,27 +58,29 @@ def _id(view: View, key: Key) -> str:
 
 def _basis(view: View, key: Key) -> Finding:
     kept = view.live[key]
-    one = view.samples.get(key)
-    p50, p99 = (0.0, 0.0) if one is None or not len(one.ms) else _quantiles(one)
+    sampled = view.samples.get(key)
+    p50, p99 = (0.0, 0.0) if sampled is None or not len(sampled.ms) else _quantiles(sampled)
     return Finding(
-        view.now_ms, view.service, _id(view, key), "", "", kept.requests, len(one.ms) if one else 0,
+        view.now_ms, view.service, _id(view, key), "", "", kept.requests, len(sampled.ms) if sampled else 0,
         kept.failed / kept.requests if kept.requests else 0.0, p50, p99,
     )  # fmt: skip
 
 
-def _quantiles(one: Sampled) -> list[float]:
+def _quantiles(sampled: Sampled) -> list[float]:
     """Returns median and 99th percentile of the requests that the samples stand for."""
-    found: list[float] = np.quantile(one.ms, (0.5, 0.99), weights=one.weight, method="inverted_cdf").tolist()
+    found: list[float] = np.quantile(
+        sampled.ms, (0.5, 0.99), weights=sampled.weight, method="inverted_cdf"
+    ).tolist()
     return found
 
 
-def _judged(view: View, key: Key, one: Finding, near: merge.Nearest | None, options: Options) -> Finding:
-    verdict, reason = _verdict(view, key, one, near, options)
-    return replace(one, verdict=verdict, reason=reason)
+def _judged(view: View, key: Key, finding: Finding, near: merge.Nearest | None, options: Options) -> Finding:
+    verdict, reason = _verdict(view, key, finding, near, options)
+    return replace(finding, verdict=verdict, reason=reason)
 
 
 def _verdict(
-    view: View, key: Key, one: Finding, near: merge.Nearest | None, options: Options
+    view: View, key: Key, finding: Finding, near: merge.Nearest | None, options: Options
 ) -> tuple[str, str]:
     if key[1] == pattern.OTHER:
         return words.BOUNDED, "requests that have no class of their own"
@@ -86,10 +88,16 @@ def _verdict(
         return words.PINNED, "; ".join(
             r.reason for r in view.in_force if r.kind == rules.PINNED and r.becomes == key[1]
         )
-    if one.modes == 2:
-        told = f", told apart by {one.split_attribute} {one.split_value}" if one.split_attribute else ""
-        shares = f"{one.mode_low_ms:.3g} ms and {one.mode_high_ms:.3g} ms ({one.mode_high_share:.0%})"
-        return words.FLAGGED, f"two modes: {shares}{told}"
+    if finding.modes == 2:
+        told_apart = (
+            f", told apart by {finding.split_attribute} {finding.split_value}"
+            if finding.split_attribute
+            else ""
+        )
+        shares = (
+            f"{finding.mode_low_ms:.3g} ms and {finding.mode_high_ms:.3g} ms ({finding.mode_high_share:.0%})"
+        )
+        return words.FLAGGED, f"two modes: {shares}{told_apart}"
     for kind, verdict in (
         (rules.MERGED, words.MERGED),
         (rules.LEARNED, words.LEARNED),

@@ -53,9 +53,9 @@ def learn(seen: Iterable[Seen], forgotten: int, known: set[Key], options: Option
     """
     by_length: dict[int, list[Seen]] = {}
     once = 0
-    for one in seen:
-        by_length.setdefault(len(one.parts), []).append(one)
-        once += one.seen == 1
+    for item in seen:
+        by_length.setdefault(len(item.parts), []).append(item)
+        once += item.seen == 1
     found: list[Learned] = []
     # Dropped templates are assumed to be distributed like those that were seen once.
     scale = 1 + forgotten / max(1, once)
@@ -78,8 +78,8 @@ def _walk(
             found.append(_learned(group, done, best))
         return
     children: dict[str, list[Seen]] = {}
-    for one in group:
-        children.setdefault(one.parts[position], []).append(one)
+    for item in group:
+        children.setdefault(item.parts[position], []).append(item)
     literals = {segment: child for segment, child in children.items() if not pattern.is_variable(segment)}
     unseen = _unseen(literals, scale)
     if not _are_words(literals, unseen, done in known, options):
@@ -89,7 +89,7 @@ def _walk(
     heavy = _heavy(literals, options)
     for segment in heavy:
         _walk(children[segment], (*done, segment), scale, known, options, best, True, found)
-    rest = [one for segment, child in children.items() if segment not in heavy for one in child]
+    rest = [item for segment, child in children.items() if segment not in heavy for item in child]
     if rest:
         here = _Position(len(literals), unseen)
         _walk(rest, (*done, pattern.ANY), scale, known, options, here, False, found)
@@ -101,7 +101,7 @@ def _unseen(literals: dict[str, list[Seen]], scale: float) -> float:
     This is Good and Turing's estimate. `scale`: number of words met once for each one that is still
     remembered.
     """
-    counts = [sum(one.seen for one in child) for child in literals.values()]
+    counts = [sum(item.seen for item in child) for child in literals.values()]
     total = sum(counts)
     return min(1.0, scale * sum(count == 1 for count in counts) / total) if total else 0.0
 
@@ -111,7 +111,7 @@ def _are_words(literals: dict[str, list[Seen]], unseen: float, known: bool, opti
         return len(literals) >= 2
     if len(literals) > options.classes_per_service:
         return True  # otherwise most of them would become /other
-    seen = sum(one.seen for child in literals.values() for one in child)
+    seen = sum(item.seen for child in literals.values() for item in child)
     return (
         len(literals) >= options.learn_words
         and seen >= options.learn_samples
@@ -120,13 +120,14 @@ def _are_words(literals: dict[str, list[Seen]], unseen: float, known: bool, opti
 
 
 def _heavy(literals: dict[str, list[Seen]], options: Options) -> set[str]:
-    requests = {segment: sum(one.requests for one in child) for segment, child in literals.items()}
+    requests = {segment: sum(item.requests for item in child) for segment, child in literals.items()}
     least = options.heavy_share * sum(requests.values())
     ranked = sorted(requests, key=lambda segment: (-requests[segment], segment))[: options.max_heavy]
     return {
         segment
         for segment in ranked
-        if requests[segment] >= least and sum(one.seen for one in literals[segment]) >= options.heavy_samples
+        if requests[segment] >= least
+        and sum(item.seen for item in literals[segment]) >= options.heavy_samples
     }
 
 
@@ -134,14 +135,14 @@ def _learned(group: list[Seen], done: Key, position: _Position) -> Learned:
     becomes = pattern.assemble(
         None if part == pattern.ANY or pattern.is_variable(part) else part for part in done
     )
-    seen = sum(one.seen for one in group)
+    seen = sum(item.seen for item in group)
     return Learned("/" + "/".join(done), becomes, position.words or len(group), seen, position.unseen)
 
 
 def known_positions(patterns: Iterable[str]) -> set[Key]:
     """Returns the positions that rules treat as words: the segments before each `*`."""
     known = set()
-    for one in patterns:
-        parts = pattern.segments(one)
+    for text in patterns:
+        parts = pattern.segments(text)
         known |= {parts[:i] for i, part in enumerate(parts) if part == pattern.ANY}
     return known

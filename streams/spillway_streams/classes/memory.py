@@ -141,9 +141,9 @@ class Memory:
         requests = np.bincount(column.codes, weight, n)
         lost = np.bincount(column.codes, weight * failed, n)
         seen = np.bincount(column.codes, minlength=n)
-        for one, *counts in zip(kept, requests.tolist(), lost.tolist(), seen.tolist(), strict=True):
-            if one is not None:
-                one.now.count(*counts)
+        for kept_class, *counts in zip(kept, requests.tolist(), lost.tolist(), seen.tolist(), strict=True):
+            if kept_class is not None:
+                kept_class.now.count(*counts)
         traces = sample.hashes(batch["trace_id"])
         keys = sample.keys(traces, weight)
         which = np.flatnonzero(keys < _limits(kept, "calls")[column.codes])
@@ -156,9 +156,9 @@ class Memory:
         for name in ("in_flight", "request_bytes", "response_bytes", "status", "failed"):
             rows[name] = batch[name][which]
         for code, group in _groups(column.codes[which], rows):
-            one = kept[code]
-            assert one is not None  # where there is no class, no key is below the limit
-            one.now.calls.offer(group)
+            kept_class = kept[code]
+            assert kept_class is not None  # where there is no class, no key is below the limit
+            kept_class.now.calls.offer(group)
 
     def add_edges(self, batch: Columns) -> None:
         """Adds a batch of edges to the samples of child calls."""
@@ -170,9 +170,9 @@ class Memory:
         rows = _rows(sample.CHILD, batch, which, traces, keys)
         rows["callee"] = self.names.codes(batch["class"])[which]
         for code, group in _groups(column.codes[which], rows):
-            one = kept[code]
-            assert one is not None  # where there is no class, no key is below the limit
-            one.now.children.offer(group)
+            kept_class = kept[code]
+            assert kept_class is not None  # where there is no class, no key is below the limit
+            kept_class.now.children.offer(group)
 
     def _class(self, text: str) -> ClassMemory | None:
         parts = text.split(" ")
@@ -216,7 +216,9 @@ class Memory:
 
 def _limits(kept: list[ClassMemory | None], name: str) -> Floats:
     """Returns for each class the keys that its sample still accepts: -1 where there is no class."""
-    return np.array([-1.0 if one is None else getattr(one.now, name).limit for one in kept])
+    return np.array(
+        [-1.0 if kept_class is None else getattr(kept_class.now, name).limit for kept_class in kept]
+    )
 
 
 def _rows(dtype: np.dtype[np.void], batch: Columns, which: Ints, traces: Hashes, keys: Floats) -> Records:

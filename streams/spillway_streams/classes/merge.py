@@ -79,9 +79,9 @@ def merges(
         if cluster:
             taken.update(cluster)
             done[target] = cluster
-    for i, one in enumerate(templates):
+    for i, template in enumerate(templates):
         for other in templates[:i]:
-            book.compare(one, other)
+            book.compare(template, other)
     return [
         Merge(template, target, comparison)
         for target, cluster in sorted(done.items())
@@ -100,10 +100,12 @@ def _turns(
     a class, only that class can be its seed.
     """
     seeds = {
-        target: [one for one in group if one == target or not exists(target)]
+        target: [template for template in group if template == target or not exists(target)]
         for target, group in groups.items()
     }
-    turns = sorted((rank, target, seed) for target, own in seeds.items() for rank, seed in enumerate(own))
+    turns = sorted(
+        (rank, target, seed) for target, ranked in seeds.items() for rank, seed in enumerate(ranked)
+    )
     known = {target for _, target in pending}
     begun: dict[str, str] = {}  # target -> seed
     for _, target, seed in turns:
@@ -146,7 +148,7 @@ class Book:
         found = self._made.get(key) or (self._made.get(key[::-1]) if len(pool) == 1 else None)
         if found is None and not self.is_full:
             self.used += 1
-            others = [self._samples[one] for one in pool]
+            others = [self._samples[member] for member in pool]
             other = others[0] if len(others) == 1 else compare.pooled(others)
             found = self._made[key] = compare.compare(other, self._samples[template])
             if len(pool) == 1:

@@ -49,7 +49,7 @@ def find(ms: Floats, stratum: Ints, weight: Floats, options: Options) -> Modes:
     )
     likelihood, (p, low, high, s_low, s_high), posterior = best
     n = share.sum()
-    gain = 2 * (likelihood - _one(residual, share)) - 3 * np.log(n)  # three additional parameters
+    gain = 2 * (likelihood - _single_mode(residual, share)) - 3 * np.log(n)  # three additional parameters
     separation = np.sqrt(2) * (high - low) / np.hypot(s_low, s_high)
     valley = _valley(p, low, high, s_low, s_high)
     clear = (
@@ -74,8 +74,8 @@ def find(ms: Floats, stratum: Ints, weight: Floats, options: Options) -> Modes:
 def _centred(logs: Floats, stratum: Ints) -> Floats:
     """Subtracts the median of each stratum, or of all samples where a stratum is too small."""
     residual = logs - (np.median(logs) if len(logs) else 0.0)
-    for one in np.unique(stratum):
-        mine = stratum == one
+    for number in np.unique(stratum):
+        mine = stratum == number
         if mine.sum() >= _MIN_STRATUM:
             residual[mine] = logs[mine] - np.median(logs[mine])
     return residual
@@ -86,7 +86,7 @@ def _density(x: Floats, mean: float, spread: float) -> Floats:
     return density
 
 
-def _one(x: Floats, share: Floats) -> float:
+def _single_mode(x: Floats, share: Floats) -> float:
     """Returns the log likelihood of one normal distribution."""
     mean = np.average(x, weights=share)
     spread = max(np.sqrt(np.average((x - mean) ** 2, weights=share)), _LEAST_SPREAD)

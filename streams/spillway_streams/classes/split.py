@@ -36,7 +36,7 @@ def best(
         return Split()
     candidates = [_by_name(attribute, codes, high, names) for attribute, codes in named.items()]
     candidates += [_by_size(attribute, values, high) for attribute, values in numeric.items()]
-    information, attribute, value = max(candidates, key=lambda one: one[0], default=(0.0, "", ""))
+    information, attribute, value = max(candidates, key=lambda candidate: candidate[0], default=(0.0, "", ""))
     explained = min(max(information / whole, 0.0), 1.0)
     return (
         Split(attribute, value, explained) if explained >= options.min_explained else Split("", "", explained)

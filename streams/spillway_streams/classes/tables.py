@@ -34,4 +34,4 @@ def read_rules(rows: Iterable[Sequence[Any]]) -> list[Rule]:
 
 
 def read_findings(rows: Iterable[Sequence[Any]]) -> list[Finding]:
-    return sorted((Finding(*row) for row in rows), key=lambda one: one.class_)
+    return sorted((Finding(*row) for row in rows), key=lambda finding: finding.class_)

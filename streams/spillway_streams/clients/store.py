@@ -69,8 +69,8 @@ class Store:
             sql = f"INSERT INTO {table} ({', '.join(f'`{name}`' for name in names)}) VALUES"
 
             def execute(client: Client, some: list[Rows]) -> None:
-                [own] = some
-                client.execute(sql, list(own() if callable(own) else own))
+                [block] = some
+                client.execute(sql, list(block() if callable(block) else block))
 
             await self._insert(table, names, [rows], execute, refused)
 

@@ -92,12 +92,12 @@ def _list(client: Client, service: str | None) -> Answer:
     held = _in_force(client, service)
     by_service = rules.by_service(held)
     found = []
-    for one in tables.read_findings(client.execute(tables.FINDINGS_SQL)):
-        its_service, method, template = one.class_.split(" ")
+    for finding in tables.read_findings(client.execute(tables.FINDINGS_SQL)):
+        its_service, method, template = finding.class_.split(" ")
         rule = rules.match(by_service.get(its_service, []), method, template)
         if service in (None, its_service) and (rule is None or not rule.template or rule.becomes == template):
-            found.append(one)
-    answer = {"classes": [_finding(one) for one in found], "rules": [asdict(rule) for rule in held]}
+            found.append(finding)
+    answer = {"classes": [_finding(finding) for finding in found], "rules": [asdict(rule) for rule in held]}
     lines = [f"{len(found)} classes, {len(held)} rules", ""]
     lines += [
         f"{o.class_}  {o.verdict}  {o.requests:.0f} requests  {o.exclusive_p50_ms:.3g} ms  {o.reason}"
@@ -107,8 +107,8 @@ def _list(client: Client, service: str | None) -> Answer:
     return answer, "\n".join(lines)
 
 
-def _finding(one: findings.Finding) -> dict:
-    return dict(zip(findings.COLUMNS, asdict(one).values(), strict=True))
+def _finding(finding: findings.Finding) -> dict:
+    return dict(zip(findings.COLUMNS, asdict(finding).values(), strict=True))
 
 
 def _line(rule: Rule) -> str:
@@ -177,21 +177,23 @@ def _explain(client: Client, class_id: str) -> Answer:
     rule = rules.match(held, wanted.method, wanted.path_template)
     becomes = rule.becomes if rule else wanted.path_template
     class_id = f"{wanted.service} {wanted.method} {becomes}"
-    makers = [one for one in held if one.becomes == becomes and one.method in ("", wanted.method)]
+    makers = [maker for maker in held if maker.becomes == becomes and maker.method in ("", wanted.method)]
     found = [
-        one for one in tables.read_findings(client.execute(tables.FINDINGS_SQL)) if one.class_ == class_id
+        finding
+        for finding in tables.read_findings(client.execute(tables.FINDINGS_SQL))
+        if finding.class_ == class_id
     ]
     finding = _finding(found[0]) if found else None
     answer = {
         "class": class_id,
         "rule": asdict(rule) if rule else None,
-        "makers": [asdict(one) for one in makers],
+        "makers": [asdict(maker) for maker in makers],
         "finding": finding,
     }
     lines = [
         f"class   {class_id}",
         f"by      {_line(rule) if rule else 'its own template, no rule names it'}",
     ]
-    lines += [f"made by {_line(one)}" for one in makers if one != rule]
+    lines += [f"made by {_line(maker)}" for maker in makers if maker != rule]
     lines += [f"{name:18}{value}" for name, value in (finding or {"found": "nothing yet"}).items()]
     return answer, "\n".join(lines)

@@ -76,9 +76,9 @@ def from_exclusive(rates: Floats, exclusive: Floats, samples: Floats) -> Floats:
     away = queue - mean_queue
     slope = (weight * away * (wait - mean_wait)).sum() / max((weight * away**2).sum(), 1e-300)
     level = max(mean_wait - max(slope, 0.0) * mean_queue, _LEAST_SHARE * mean_wait)
-    own = np.where(n.sum(axis=0) > 0, np.maximum(level + ahead, 1e-3 * mean_wait), np.nan)
-    reference = own[0] if own[0] > 0 else np.nanmax(own)
-    return np.where(own > 0, own / reference, 1.0)
+    class_ms = np.where(n.sum(axis=0) > 0, np.maximum(level + ahead, 1e-3 * mean_wait), np.nan)
+    reference = class_ms[0] if class_ms[0] > 0 else np.nanmax(class_ms)
+    return np.where(class_ms > 0, class_ms / reference, 1.0)
 
 
 def _two_ways(y: Floats, n: Floats) -> tuple[Floats, Floats]:

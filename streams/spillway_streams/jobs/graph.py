@@ -170,9 +170,9 @@ class Graph:
         """
         taken, requests = self._unstored.take(), self._requests.take()
         for topic, (table, names_) in _TABLES.items():
-            own = [entry for entry in taken if entry.batch and entry.batch.topic == topic]
+            of_topic = [entry for entry in taken if entry.batch and entry.batch.topic == topic]
             await self._context.clickhouse.insert_columns(
-                table, parts_columns(own, names_), self._reader.dead_letters.refused
+                table, parts_columns(of_topic, names_), self._reader.dead_letters.refused
             )
         done = positions.rows(JOB, (entry.batch for entry in [*taken, *requests] if entry.batch))
         await self._insert("positions", positions.POSITIONS, done)

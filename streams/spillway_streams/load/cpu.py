@@ -121,7 +121,7 @@ class CpuTable:
             for pod in seconds[second]:
                 by_pod[pod].append(second)
         whole = np.array(at, dtype=np.int64)
-        return whole, np.array(means), _pods(whole, [np.array(own) for own in by_pod.values()])
+        return whole, np.array(means), _pods(whole, [np.array(pod) for pod in by_pod.values()])
 
     def recent(self, service: str, cluster: str, first: int, end: int) -> float | None:
         """Mean utilisation over first <= second < end; None when no pod reported."""
@@ -137,12 +137,12 @@ def _pods(at: Ints, readings: list[Ints]) -> Floats:
     seconds, each pod at its own time. A reading therefore stands until the pod's next reading. If
     that one is several intervals away, the reading stands for one interval only.
     """
-    gaps = [np.diff(own) for own in readings]
+    gaps = [np.diff(pod) for pod in readings]
     interval = float(np.median(np.concatenate(gaps))) if any(map(len, gaps)) else 1.0
     absent = max(_ABSENT_S, _ABSENT_INTERVALS * interval)
     found = np.zeros(len(at))
-    for own in readings:
-        after = np.diff(own, append=at[-1] + 1)
-        last = np.searchsorted(own, at, side="right") - 1
-        found += (last >= 0) & (at - own[last] < np.where(after <= absent, after, interval)[last])
+    for pod in readings:
+        after = np.diff(pod, append=at[-1] + 1)
+        last = np.searchsorted(pod, at, side="right") - 1
+        found += (last >= 0) & (at - pod[last] < np.where(after <= absent, after, interval)[last])
     return found

@@ -96,31 +96,31 @@ class Modeller:
         only its arguments and the state of this service. It may therefore run in a thread, one call
         at a time.
         """
-        one = service.model(recorded, self._options.capacity_seconds)
-        name, (first, end), rows = recorded.name, _seconds(one), []
-        for class_id, weight in zip(one.classes, one.weights.tolist(), strict=True):
-            curve = self._update(name, class_id, one, silent_s)
+        model = service.model(recorded, self._options.capacity_seconds)
+        name, (first, end), rows = recorded.name, _seconds(model), []
+        for class_id, weight in zip(model.classes, model.weights.tolist(), strict=True):
+            curve = self._update(name, class_id, model, silent_s)
             if curve:
                 since = max(first, curve.fresh_from)
-                outlying = one.outlying(class_id)
-                left_out = sum(int((outlying[cluster] >= since).sum()) for cluster in one.measured())
+                outlying = model.outlying(class_id)
+                left_out = sum(int((outlying[cluster] >= since).sum()) for cluster in model.measured())
                 curve = replace(curve, reason=curve.reason + service.left_out(left_out))
                 window = input_window(since, end)
                 rows.append(_curve_row(now_ms, window, name, class_id, weight, curve))
         capacities = [
-            _capacity_row(now_ms, one.clusters[cluster].seconds.at, cluster, name, found)
-            for cluster, found in sorted(one.capacities.items())
+            _capacity_row(now_ms, model.clusters[cluster].seconds.at, cluster, name, found)
+            for cluster, found in sorted(model.capacities.items())
         ]
-        dirty = self._with_outliers(dirty, one, name)
-        without_buckets = {key: seconds for key, seconds in dirty.items() if not one.knows(key.cluster)}
+        dirty = self._with_outliers(dirty, model, name)
+        without_buckets = {key: seconds for key, seconds in dirty.items() if not model.knows(key.cluster)}
         with_buckets = {key: seconds for key, seconds in dirty.items() if key not in without_buckets}
-        return Fitted(rows, capacities, [*bucket_rows(one, with_buckets)], without_buckets)
+        return Fitted(rows, capacities, [*bucket_rows(model, with_buckets)], without_buckets)
 
-    def _with_outliers(self, dirty: Mapping[Key, set[int]], one: Service, name: str) -> dict[Key, set[int]]:
+    def _with_outliers(self, dirty: Mapping[Key, set[int]], model: Service, name: str) -> dict[Key, set[int]]:
         """Adds the seconds that are an outlier in this fit or in the last one, but not in both."""
         changed = {key: set(seconds) for key, seconds in dirty.items()}
-        for class_id in one.classes:
-            for cluster, at in one.outlying(class_id).items():
+        for class_id in model.classes:
+            for cluster, at in model.outlying(class_id).items():
                 key, now = Key(name, class_id, cluster), frozenset(at.tolist())
                 before = self._outlying.get(key, frozenset())
                 if now != before:
@@ -143,8 +143,8 @@ class Modeller:
         for name, class_id, window in windows:
             self._since[name, class_id] = int(window.partition("-")[0]) // 1000
 
-    def _update(self, name: str, class_id: str, one: Service, silent_s: int) -> Curve | None:
-        samples = [one.samples(class_id, cluster) for cluster in one.measured()]
+    def _update(self, name: str, class_id: str, model: Service, silent_s: int) -> Curve | None:
+        samples = [model.samples(class_id, cluster) for cluster in model.measured()]
         at = np.concatenate([s.at for s in samples])
         # Blocks of different clusters are distinct: their queues do not depend on each other.
         block = np.concatenate([s.at // BLOCK_S * len(samples) + i for i, s in enumerate(samples)])
@@ -172,9 +172,9 @@ class Modeller:
             ),
             since=since,
         )
-        pods = [capacity.rps / capacity.pods for capacity in one.capacities.values()]
+        pods = [capacity.rps / capacity.pods for capacity in model.capacities.values()]
         new = curves.update(old, seen, now, self._options.min_samples, float(np.mean(pods)) if pods else 0.0)
-        if new and new.phase == "prior" and not one.capacities:
+        if new and new.phase == "prior" and not model.capacities:
             new = replace(
                 new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency gives a capacity yet"
             )
@@ -183,14 +183,14 @@ class Modeller:
         return new
 
 
-def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketRow]:
+def bucket_rows(model: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketRow]:
     """Rows of BUCKETS for every minute that contains one of the `dirty` seconds.
 
     Each minute has all ten buckets. A minute that is computed again with another capacity therefore
     replaces all of its former rows.
     """
     for key, seconds in sorted(dirty.items()):
-        samples = one.samples(key.class_id, key.cluster)
+        samples = model.samples(key.class_id, key.cluster)
         minutes = samples.at // _BUCKET_WINDOW_S * _BUCKET_WINDOW_S
         # The model has no data of earlier seconds.
         covered = (second for second in seconds if second >= samples.at[0])
@@ -212,9 +212,9 @@ def bucket_rows(one: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketR
                 )  # fmt: skip
 
 
-def _seconds(one: Service) -> tuple[int, int]:
+def _seconds(model: Service) -> tuple[int, int]:
     """First second, and last second plus one, of the Unix seconds that a model rests on."""
-    found = [cluster.seconds.at for cluster in one.clusters.values()]
+    found = [cluster.seconds.at for cluster in model.clusters.values()]
     return min(int(at[0]) for at in found), max(int(at[-1]) for at in found) + 1
 
 

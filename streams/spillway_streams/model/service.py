@@ -134,10 +134,12 @@ def record(name: str, keys: dict[str, dict[str, Key]], table: LoadTable, cpu: Cp
     Keys that the tables have dropped are left out, so the copy may be empty.
     """
     known = {
-        cluster: {class_id: table.series[key].all() for class_id, key in own.items() if key in table.series}
-        for cluster, own in keys.items()
+        cluster: {
+            class_id: table.series[key].all() for class_id, key in by_class.items() if key in table.series
+        }
+        for cluster, by_class in keys.items()
     }
-    load = {cluster: own for cluster, own in known.items() if own}
+    load = {cluster: by_class for cluster, by_class in known.items() if by_class}
     return Recorded(name, table.memory, load, {cluster: cpu.series(name, cluster) for cluster in load})
 
 
@@ -212,12 +214,12 @@ def _seconds(series: dict[str, tuple[Ints, Floats]], classes: list[str], memory:
 def _weights(classes: list[str], clusters: dict[str, Cluster]) -> Floats:
     if len(classes) == 1:
         return np.ones(1)
-    sums = np.concatenate([one.seconds.sums for one in clusters.values()])
-    latency = np.concatenate([one.latency() for one in clusters.values()])
+    sums = np.concatenate([cluster.seconds.sums for cluster in clusters.values()])
+    latency = np.concatenate([cluster.latency() for cluster in clusters.values()])
     prior = weights.from_exclusive(sums[:, :, Sum.ARRIVALS], latency, sums[:, :, Sum.SAMPLES])
-    rows = [~np.isnan(one.cpu) & (one.cpu < capacity.SATURATED) for one in clusters.values()]
-    done = np.concatenate([one.served[row] for one, row in zip(clusters.values(), rows, strict=True)])
-    use = np.concatenate([one.cpu[row] for one, row in zip(clusters.values(), rows, strict=True)])
+    rows = [~np.isnan(cluster.cpu) & (cluster.cpu < capacity.SATURATED) for cluster in clusters.values()]
+    done = np.concatenate([cluster.served[row] for cluster, row in zip(clusters.values(), rows, strict=True)])
+    use = np.concatenate([cluster.cpu[row] for cluster, row in zip(clusters.values(), rows, strict=True)])
     return weights.from_cpu(prior, done, use, rates.WIDTHS[0])
 
 
@@ -235,16 +237,16 @@ def _assumed(known: dict[str, Capacity], clusters: dict[str, Cluster]) -> dict[s
     return {
         name: replace(
             least,
-            rps=least.rps / least.pods * float(one.pods[-1]),
-            se=least.se / least.pods * float(one.pods[-1]),
-            pods=float(one.pods[-1]),
-            counted=one.counted,
+            rps=least.rps / least.pods * float(cluster.pods[-1]),
+            se=least.se / least.pods * float(cluster.pods[-1]),
+            pods=float(cluster.pods[-1]),
+            counted=cluster.counted,
             reason=reason,
             assumed=True,
             changed_at=0,
             before=None,
         )
-        for name, one in clusters.items()
+        for name, cluster in clusters.items()
         if name not in known
     }
 
@@ -329,7 +331,7 @@ class _Seen:
             change.last(self.at[rows], self.rate[rows], self.relative[rows], change.LATENCY),
             change.last(self.at[rows], self.rate[rows], cost, change.CPU),
         ]
-        return max((one for one in found if one is not None), default=None)
+        return max((value for value in found if value is not None), default=None)
 
     def complete(self, rows: Ints) -> Ints:
         """Returns the rows before the first one that may still have requests waiting.

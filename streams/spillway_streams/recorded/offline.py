@@ -61,8 +61,8 @@ def close(requests: Iterable[ExportTraceServiceRequest], counters: Counters) -> 
         for reason, _, spans in partition.add(request.SerializeToString(), offset, timestamp_ms=at_ms):
             counters.add(f"refused: {reason}", spans)
     partition.advance(at_ms + HORIZON_MS)
-    while one := partition.close():
-        yield one
+    while output := partition.close():
+        yield output
     for reason, count in partition.counters().items():
         counters.add(reason, count)
 
@@ -80,8 +80,8 @@ def record(traces: Iterable[ExportTraceServiceRequest]) -> Recording:
     for stretch in _stretches(traces):
         closed += close(_batches(stretch), counters)
     return Recording(
-        rows(columns.CALLS, (one.calls for one in closed)),
-        rows(columns.EDGES, (one.edges for one in closed)),
+        rows(columns.CALLS, (output.calls for output in closed)),
+        rows(columns.EDGES, (output.edges for output in closed)),
         counters.snapshot(),
     )
 
