@@ -66,7 +66,7 @@ def observe(
     batches, points = [], []
     for index in range(int(counts.max())):
         there = counts > index
-        calls, busy = _one(pod, np.where(there, utilisation, 0.0), random)
+        calls, busy = _pod_calls(pod, np.where(there, utilisation, 0.0), random)
         batches.append(calls)
         points += [
             Point(start + s, cluster, SERVICE, f"pod-{index}", min(pod.idle + (1 - pod.idle) * busy[s], 1.0))
@@ -136,7 +136,7 @@ def tables(*observed: tuple[dict, list[Point]], with_cpu: bool = True) -> tuple[
     return load, cpu
 
 
-def _one(pod: Pod, utilisation: np.ndarray, random: np.random.Generator) -> tuple[tuple, np.ndarray]:
+def _pod_calls(pod: Pod, utilisation: np.ndarray, random: np.random.Generator) -> tuple[tuple, np.ndarray]:
     """Simulates one pod with this utilisation per second.
 
     Returns the calls (arrival s, exclusive ms, class index, arrivals of the last second) and the

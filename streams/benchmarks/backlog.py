@@ -53,10 +53,10 @@ async def _fill(kafka: str, count: int, rate: float, topic: str) -> spans.Truth:
         for messages in itertools.zip_longest(*(log.messages(count // PARTITIONS) for log in logs)):
             sent = [
                 await producer.send(
-                    topic, one.value, partition=p, timestamp_ms=(began_us + one.at_us) // 1000
+                    topic, message.value, partition=p, timestamp_ms=(began_us + message.at_us) // 1000
                 )
-                for p, one in enumerate(messages)
-                if one
+                for p, message in enumerate(messages)
+                if message
             ]
             await asyncio.gather(*sent)
     finally:

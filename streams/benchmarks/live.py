@@ -136,8 +136,8 @@ def make_topics(urls: Urls) -> None:
         "--file",
         str(ROOT / "infra/kafka/topics.yaml"),
     ]
-    told = {"SPILLWAY_KAFKA": urls.kafka, "SPILLWAY_CLUSTERS": CLUSTER}
-    subprocess.run(command, env=os.environ | told, check=True)
+    environment = {"SPILLWAY_KAFKA": urls.kafka, "SPILLWAY_CLUSTERS": CLUSTER}
+    subprocess.run(command, env=os.environ | environment, check=True)
 
 
 @contextmanager

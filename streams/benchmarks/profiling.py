@@ -45,17 +45,17 @@ def table(samples: str) -> str:
 
     For each function it gives the share of samples in the function itself, and with what it calls.
     """
-    own: Counter[str] = Counter()
+    self_samples: Counter[str] = Counter()
     below: Counter[str] = Counter()
     for line in samples.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = stack.split(";")
-        own[frames[-1]] += int(count)
+        self_samples[frames[-1]] += int(count)
         for frame in set(frames):
             below[frame] += int(count)
-    total = max(sum(own.values()), 1)
+    total = max(sum(self_samples.values()), 1)
     lines = [f"{total} samples", f"{'self':>7}{'total':>8}  function"]
-    for frame, count in own.most_common(_TOP):
+    for frame, count in self_samples.most_common(_TOP):
         lines.append(f"{count / total:>7.1%}{below[frame] / total:>8.1%}  {frame}")
     lines += ["", f"{'total':>7}  with what it calls"]
     lines += [f"{count / total:>7.1%}  {frame}" for frame, count in below.most_common(_TOP)]

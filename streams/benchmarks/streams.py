@@ -29,16 +29,18 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[dict]
     with kafka_process(folder) as kafka:
         streams = sides.Streams(folder, kafka.url, tuple(arguments.jobs))
         collector = sides.Spanmetrics(folder, kafka.url) if "collector" in found else None
-        own = streams.start_up()
+        start_cpu_s = streams.start_up()
         others = collector.start_up() if collector else 0.0
-        _say(f"start: {own}, collector {others:.2f} CPU s")
+        _say(f"start: {start_cpu_s}, collector {others:.2f} CPU s")
         began = time.perf_counter()
         truth = backlog.fill(kafka.url, arguments.spans, arguments.rate)
         _say(f"{truth} written in {time.perf_counter() - began:.0f} s")
         for n in range(arguments.rounds):
             if "streams" in found:
                 profile = profiling.recorder(arguments.profile) if arguments.profile else None
-                found["streams"].append(streams.run(truth, own, profile) | {"start_cpu_s": own})
+                found["streams"].append(
+                    streams.run(truth, start_cpu_s, profile) | {"start_cpu_s": start_cpu_s}
+                )
             if "compute" in found:
                 found["compute"].append(_compute(arguments))
             if collector:
@@ -71,7 +73,7 @@ def summary(found: dict[str, list[dict]]) -> dict:
         result |= _streams(found["streams"])
     if {"streams", "collector"} <= found.keys():
         pairs = zip(found["streams"], found["collector"], strict=True)
-        ratios = [own["spans_per_s_core"] / other["spans_per_s_core"] for own, other in pairs]
+        ratios = [run["spans_per_s_core"] / other["spans_per_s_core"] for run, other in pairs]
         result["ratio_to_collector"] = round(statistics.median(ratios), 2)
         result["ratio_to_collector_spread"] = [round(min(ratios), 2), round(max(ratios), 2)]
         result["collector_peak_rss_mb"] = max(run["peak_rss_mb"] for run in found["collector"])

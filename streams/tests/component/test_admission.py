@@ -66,8 +66,11 @@ def admitted(kafka: str, topic: str = SPANS) -> dict[tuple[str, int], list[tuple
     """
     found = defaultdict(list)
     for record in broker.read(kafka, topic):
-        told = dict(record.headers)
-        cluster, offset = told[names.KAFKA_HEADER_CLUSTER].decode(), int(told[names.KAFKA_HEADER_ADMITTED])
+        headers = dict(record.headers)
+        cluster, offset = (
+            headers[names.KAFKA_HEADER_CLUSTER].decode(),
+            int(headers[names.KAFKA_HEADER_ADMITTED]),
+        )
         found[cluster, record.partition].append((record.value, offset))
     return found
 

@@ -84,7 +84,7 @@ def _letters(mesh: Mesh) -> list[tuple[tuple[str, int, int], dict[str, bytes], b
     return found
 
 
-def _buried(mesh: Mesh, places: set[tuple[str, int, int]]) -> None:
+def _dead_lettered(mesh: Mesh, places: set[tuple[str, int, int]]) -> None:
     """Waits until all of these messages are dead letters."""
 
     def missing() -> set:
@@ -106,7 +106,7 @@ def test_payloads_that_are_no_export(mesh: Mesh, world: World):
     bad = [b"\xff no protobuf", whole.SerializeToString()[:-7], b"\x0a\xff\xff\xff\xff\x7f", largest]
     offsets = broker.send(mesh.kafka.url, SPANS, bad, partition=0)
     _good_comes_out(mesh, world)
-    _buried(mesh, {(SPANS, 0, offset) for offset in offsets})
+    _dead_lettered(mesh, {(SPANS, 0, offset) for offset in offsets})
     [(headers, value)] = [(h, v) for place, h, v in _letters(mesh) if place == (SPANS, 0, offsets[-1])]
     assert int(headers[names.KAFKA_HEADER_DEAD_LETTER_TRUNCATED]) == len(largest)
     assert 1000 < len(value) < len(largest) and value == largest[: len(value)]
@@ -190,11 +190,11 @@ def test_a_row_that_clickhouse_never_takes(mesh: Mesh, world: World):
         span_id, request = absurd.request(3_000, absurd.days_ago(0), "odd-refused")
         [offset] = broker.send(mesh.kafka.url, SPANS, [request.SerializeToString()], partition=3)
         _good_comes_out(mesh, world, without="odd")
-        _buried(mesh, {("calls", 0, -1)})
+        _dead_lettered(mesh, {("calls", 0, -1)})
         # A dead letter may be repeated after a rebalance.
-        told = [(h, v) for place, h, v in _letters(mesh) if place[0] == "calls"]
-        assert {json.loads(value)["span_id"] for _, value in told} == {span_id.hex()}
-        assert all(b"no_such_row" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON] for headers, _ in told)
+        refused = [(h, v) for place, h, v in _letters(mesh) if place[0] == "calls"]
+        assert {json.loads(value)["span_id"] for _, value in refused} == {span_id.hex()}
+        assert all(b"no_such_row" in headers[names.KAFKA_HEADER_DEAD_LETTER_REASON] for headers, _ in refused)
         committed = lambda: broker.committed(mesh.kafka.url, "spillway-exclusive", SPANS).get(3, 0)  # noqa: E731
         eventually(lambda: committed() > offset, "the commit behind it", seen=mesh.tails)
     finally:
@@ -229,7 +229,7 @@ def test_garbage_between_the_jobs(mesh: Mesh, world: World):
                 [offset] = broker.send(mesh.kafka.url, topic, [value], partition, own)
                 places.add((topic, partition, offset))
     _good_comes_out(mesh, world, without="odd")
-    _buried(mesh, places)
+    _dead_lettered(mesh, places)
 
 
 def _wrong_headers(good: dict[str, bytes]) -> Iterator[dict[str, bytes]]:

@@ -20,19 +20,19 @@ async def test_each_writer_sees_to_its_own_fields(redis_url):
     """
     redis = Redis.from_url(redis_url, decode_responses=True)
     redis.delete(KEY)
-    one, other, gone = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(3))
+    writer, other, gone = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(3))
     await gone.put(_entries(80.0, "old", "young"))
     redis.hset(KEY, "nonsense", "?")
-    await one.put(_entries(100.0, "a", "b"))
+    await writer.put(_entries(100.0, "a", "b"))
     assert set(redis.hgetall(KEY)) == {"a", "b"}
     await other.put(_entries(100.2, "c"))
-    await one.put(_entries(100.4, "b"))
+    await writer.put(_entries(100.4, "b"))
     assert set(redis.hgetall(KEY)) == {"b", "c"} and 10_000 < redis.pttl(KEY) <= 15_000
     await other.put({})
     assert set(redis.hgetall(KEY)) == {"b"}
     await other.put(_entries(101.0, "b", "d"))
-    one.forget()
-    await one.put(_entries(101.1, "e"))
+    writer.forget()
+    await writer.put(_entries(101.1, "e"))
     assert set(redis.hgetall(KEY)) == {"b", "d", "e"}
     assert DemandEntry.from_json(redis.hget(KEY, "b")).at == 101.0
 
@@ -44,10 +44,10 @@ async def test_what_is_kept_is_pruned_by_no_age(redis_url):
     """
     redis = Redis.from_url(redis_url, decode_responses=True)
     redis.delete(KEY)
-    gone, one = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(2))
+    gone, writer = (Boards(redis_url, 15.0, 18.0, Status(Boards.NAME)) for _ in range(2))
     await gone.put(_entries(10.0, "placed", "left"))
     boards = {KEY: _entries(100.0, "a")[KEY] | _entries(10.0, "shown")[KEY]}
-    await one.put(boards, keeps=lambda key, field: (key, field) == (KEY, "placed"))
+    await writer.put(boards, keeps=lambda key, field: (key, field) == (KEY, "placed"))
     assert set(redis.hgetall(KEY)) == {"a", "shown", "placed"}
 
 

@@ -21,13 +21,13 @@ def test_a_topic_says_whose_it_is():
         "otlp_metrics.west": Source("west", "otlp_metrics"),
     }
     assert cluster_topics.clusters("west, east,") == ["west", "east"] and cluster_topics.clusters("") == []
-    for text, said in (
+    for text, reason in (
         ("west.1,east", "west.1: must be"),
         ("a/b", "a/b"),
         ("west,west", "named twice"),
         ("1", "1: must"),
     ):
-        with pytest.raises(ClustersError, match=said):
+        with pytest.raises(ClustersError, match=reason):
             cluster_topics.clusters(text)
 
 
@@ -69,11 +69,11 @@ def test_a_note_of_admission_survives_the_broker_and_a_strangers_means_nothing()
 
 def test_the_job_names_clusters_that_it_cannot_have(monkeypatch, capsys):
     """The error has the variable, the value and what is allowed. An empty list is an error."""
-    for text, said in (("west.1", "west.1: must be a letter"), (",", "at least one cluster")):
+    for text, reason in (("west.1", "west.1: must be a letter"), (",", "at least one cluster")):
         monkeypatch.setenv("SPILLWAY_CLUSTERS", text)
         with pytest.raises(SystemExit):
             load(config.AdmitSettings)
-        assert "SPILLWAY_CLUSTERS: " in (told := capsys.readouterr().err) and said in told
+        assert "SPILLWAY_CLUSTERS: " in (stderr := capsys.readouterr().err) and reason in stderr
 
 
 def test_rights_with_a_cluster_are_that_clusters_or_all_clusters(tmp_path):

@@ -16,8 +16,8 @@ def _row(cut: Cut, now: int, cpu_per_busy: float | None) -> dict:
 
     `cpu_per_busy`: CPU use of a busy pod; None: no CPU use is reported.
     """
-    told = simulated.tables(cut.seen(0, now, cpu_per_busy or 0.0), with_cpu=cpu_per_busy is not None)
-    _, [row] = Modeller(Options()).fit(*told, 0)
+    model_tables = simulated.tables(cut.seen(0, now, cpu_per_busy or 0.0), with_cpu=cpu_per_busy is not None)
+    _, [row] = Modeller(Options()).fit(*model_tables, 0)
     return dict(zip(CAPACITIES, row, strict=True))
 
 

@@ -34,16 +34,16 @@ async def test_a_cancelled_query_keeps_its_connection_to_itself(monkeypatch):
             return []
 
     monkeypatch.setattr(store, "Client", SimpleNamespace(from_url=lambda _: Client()))
-    one = Store("clickhouse://localhost", Status(Store.NAME))
-    await one.select("first")
-    restoring = asyncio.create_task(one.select("slow"))
+    clickhouse = Store("clickhouse://localhost", Status(Store.NAME))
+    await clickhouse.select("first")
+    restoring = asyncio.create_task(clickhouse.select("slow"))
     await asyncio.to_thread(began.wait, 30)
     restoring.cancel()
     with pytest.raises(asyncio.CancelledError):
         await restoring
-    await one.insert("calls", ["a"], [[1]], refused=None)
+    await clickhouse.insert("calls", ["a"], [[1]], refused=None)
     may_end.set()
-    await one.select("last")
+    await clickhouse.select("last")
     assert [client.statements for client in made] == [
         ["first", "slow"],
         ["INSERT INTO calls (`a`) VALUES", "last"],
