@@ -96,7 +96,8 @@ class Row:
 def read(path: Path) -> Load:
     """Returns the calls and edges of one file, as the job `exclusive` computes them."""
     parts = [
-        (native_batch.read(_CALLS, one.calls), native_batch.read(_EDGES, one.edges)) for one in closed(path)
+        (native_batch.read(_CALLS, output.calls), native_batch.read(_EDGES, output.edges))
+        for output in closed(path)
     ]
     calls, edges = zip(*parts, strict=True)
     return Load(path.name.split(".")[0], columns.concat(_CALLS, calls), columns.concat(_EDGES, edges))
@@ -147,12 +148,12 @@ class Model:
         as often as it occurs in a request.
         """
         requests = entries(load)
-        own = sum(
+        exclusive = sum(
             rps(load, key.class_id) * load.seconds / requests * self.own_ms(load, key) for key in self.keys
         )
         known = load.edges["network_us"] >= 0
         network = (load.edges["network_us"] * load.edges["adjusted_count"])[known].sum() / 1000 / requests
-        return own + float(network)
+        return exclusive + float(network)
 
 
 def rps(load: Load, class_id: str) -> float:

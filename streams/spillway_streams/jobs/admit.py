@@ -222,12 +222,12 @@ class Admit:
         while admitted.marked(lane.note) is None:
             await asyncio.sleep(_COMMIT_S / 4)
         while True:
-            one = await lane.next()
-            if one.offset < lane.done:
+            message = await lane.next()
+            if message.offset < lane.done:
                 self._counters.add(f"admitted_before: {lane.source.cluster}")
             else:
-                await self._admit(lane, one)
-            self._context.lag.took(lane.tp, one.offset, one.timestamp)
+                await self._admit(lane, message)
+            self._context.lag.took(lane.tp, message.offset, message.timestamp)
             lane.pop()
             if not lane.is_full:
                 self._consumer.on_buffer_drop(lane.tp)

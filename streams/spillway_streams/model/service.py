@@ -88,8 +88,8 @@ class Service:
 
     def measured(self) -> list[str]:
         """Returns the clusters to learn from: those with a capacity of their own, or else all."""
-        own = [cluster for cluster in self.clusters if self.knows(cluster)]
-        return own or list(self.clusters)
+        known = [cluster for cluster in self.clusters if self.knows(cluster)]
+        return known or list(self.clusters)
 
     def knows(self, cluster: str) -> bool:
         """Whether the cluster has a capacity of its own, rather than an assumed one."""
@@ -205,9 +205,9 @@ def _seconds(series: dict[str, tuple[Ints, Floats]], classes: list[str], memory:
     """
     at = np.unique(np.concatenate([seconds for seconds, _ in series.values()]))[-memory:]
     sums = np.zeros((len(at), len(classes), len(Sum)))
-    for class_id, (own_at, own) in series.items():
-        kept = own_at >= at[0]
-        sums[np.searchsorted(at, own_at[kept]), classes.index(class_id)] = own[kept]
+    for class_id, (class_at, class_sums) in series.items():
+        kept = class_at >= at[0]
+        sums[np.searchsorted(at, class_at[kept]), classes.index(class_id)] = class_sums[kept]
     return Seconds(at, sums)
 
 

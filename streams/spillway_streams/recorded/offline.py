@@ -159,10 +159,12 @@ def mean_boards(
 ) -> tuple[dict[str, dict[str, LoadBoardEntry]], dict[str, dict[str, DemandEntry]]]:
     """Returns load and demand boards at Unix second `at`, as means over the whole recording."""
     seconds, arrivals = recorded_s(calls), boards.arrivals_of(calls)
-    own = np.where(calls["failed"], 0.0, calls["adjusted_count"]) * calls["exclusive_us"] / 1000
+    exclusive_ms = np.where(calls["failed"], 0.0, calls["adjusted_count"]) * calls["exclusive_us"] / 1000
     names = ("calls", "failed", "ok", "duration_ok_ms", "stamped", "in_flight")
     by = (arrivals["cluster"], arrivals["class"], arrivals["entry"])
-    summed = fold(np.zeros(len(own), np.int64), by, [*(arrivals[name] for name in names), own])
+    summed = fold(
+        np.zeros(len(exclusive_ms), np.int64), by, [*(arrivals[name] for name in names), exclusive_ms]
+    )
     every: dict[tuple[str, str], np.ndarray] = {}
     demand: dict[str, dict[str, DemandEntry]] = {}
     for code, sums in zip(summed.key.tolist(), summed.sums, strict=True):

@@ -121,15 +121,15 @@ def test_network_times_are_computed_when_there_is_news(monkeypatch):
     state.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
     batch = Batch(names.KAFKA_TOPIC_NETWORK, 0, 0, 1)
 
-    def news(second: int) -> None:
+    def new_data(second: int) -> None:
         parts = Parts(
             np.array([second]), np.array([0]), [("a", "b", 5)], np.ones((1, len(callgraph.NETWORK_PARTS) - 4))
         )
         state.add(state.graph.network, state.network_watermark, batch, parts)
 
-    news(100)
+    new_data(100)
     assert state.network_times(30, 2.0, 0.0) == state.network_times(30, 2.0, 0.0) == (98, [("row", 1)])
-    news(100)
+    new_data(100)
     assert state.network_times(30, 2.0, 0.0) == (98, [("row", 2)])
-    news(101)
+    new_data(101)
     assert state.network_times(30, 2.0, 0.0) == (99, [("row", 3)])
