@@ -99,7 +99,12 @@ def shown(variable: str, value: object) -> str:
 
 def allowed(variable: str, info: FieldInfo) -> str:
     """Returns the bounds of a field, with the unit of the variable."""
-    bounds = {name: getattr(one, name) for one in info.metadata for name, _ in _BOUNDS if hasattr(one, name)}
+    bounds = {
+        name: getattr(constraint, name)
+        for constraint in info.metadata
+        for name, _ in _BOUNDS
+        if hasattr(constraint, name)
+    }
     return ", ".join(f"{sign} {shown(variable, bounds[name])}" for name, sign in _BOUNDS if name in bounds)
 
 

@@ -24,7 +24,7 @@ def attribute(body: str, name: str) -> str | None:
     for line in body[found.end() :].splitlines():
         lines.append(line.strip())
         bare = re.sub(r'"[^"]*"', "", line)
-        depth += sum(bare.count(one) for one in "([{") - sum(bare.count(one) for one in ")]}")
+        depth += sum(bare.count(bracket) for bracket in "([{") - sum(bare.count(bracket) for bracket in ")]}")
         if depth <= 0:
             break
     return " ".join(lines)

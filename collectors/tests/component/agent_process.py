@@ -26,8 +26,8 @@ def agent(folder: Path, gateway: str, environment: dict[str, str], *overrides: s
     beside those that every agent needs.
     """
     configuration = (BOX / "agent.yaml", *(f"yaml:{override}" for override in overrides))
-    own = {"SPILLWAY_NODE": NODE, "SPILLWAY_GATEWAY": gateway}
-    return launched(folder, configuration, environment, own | more)
+    variables = {"SPILLWAY_NODE": NODE, "SPILLWAY_GATEWAY": gateway}
+    return launched(folder, configuration, environment, variables | more)
 
 
 # Python's gRPC does not support zstd. Our own gateway does (tests/component/test_cpu_path.py).

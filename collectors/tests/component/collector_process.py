@@ -89,7 +89,7 @@ def launched(
     """
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: servers.free_port() for name in ("grpc", "http", "health", "metrics")}
-    own = {
+    variables = {
         "SPILLWAY_CLUSTER": CLUSTER,
         "SPILLWAY_OTLP_GRPC_LISTEN": f"127.0.0.1:{ports['grpc']}",
         "SPILLWAY_OTLP_HTTP_LISTEN": f"127.0.0.1:{ports['http']}",
@@ -102,7 +102,7 @@ def launched(
         command=[*pinned, str(box / "run"), *(f"--config={source}" for source in configuration)],
         log=folder / "collector.log",
         ready=lambda: servers.healthy(ports["health"]),
-        environment=environment | own | more,
+        environment=environment | variables | more,
     )
     return Collector(server, ports)
 

@@ -97,10 +97,10 @@ class ConstantLoad:
             export = channel.unary_unary(TRACE_EXPORT)
             while not self._over.is_set():
                 began = time.monotonic()
-                self._one(export)
+                self._deliver(export)
                 self._over.wait(max(0.0, began + 1 / EXPORTS_PER_S - time.monotonic()))
 
-    def _one(self, export) -> None:
+    def _deliver(self, export) -> None:
         ids = [self._mark + next(self._numbers).to_bytes(4, "big") for _ in range(SPANS)]
         code, cut, request = None, False, _request(ids)
         self._began.set()

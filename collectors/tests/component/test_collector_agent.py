@@ -50,8 +50,8 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
     """
     port = servers.free_port()
     with (
-        Gateway(f"127.0.0.1:{port}", tls) as one,
-        Gateway(f"127.0.0.2:{port}", tls) as other,
+        Gateway(f"127.0.0.1:{port}", tls) as left,
+        Gateway(f"127.0.0.2:{port}", tls) as right,
         FakeDns("gateway.test", ["127.0.0.1", "127.0.0.2"]) as dns,
     ):
         running = agent(
@@ -66,14 +66,14 @@ def test_gateways_share_the_load_over_tls_and_spans_name_cluster_and_node(tmp_pa
         running.server.start()
         try:
             sent: set[bytes] = set()
-            while not (one.requests and other.requests) and len(sent) < 400:
+            while not (left.requests and right.requests) and len(sent) < 400:
                 sent |= send(running, 4)
                 time.sleep(0.15)
-            eventually(lambda: {*one.trace_ids(), *other.trace_ids()} == sent, "every span is with a gateway")
-            assert one.requests and other.requests
+            eventually(lambda: {*left.trace_ids(), *right.trace_ids()} == sent, "every span has arrived")
+            assert left.requests and right.requests
         finally:
             running.server.stop()
-    for request in one.requests + other.requests:
+    for request in left.requests + right.requests:
         for resource_spans in request.resource_spans:
             found = {a.key: a.value.string_value for a in resource_spans.resource.attributes}
             assert found == {

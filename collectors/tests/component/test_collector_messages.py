@@ -49,8 +49,8 @@ def test_collectors_agree_on_a_traces_partition(running, kafka, tmp_path, clean_
     other.server.start()
     try:
         trace_ids = [secrets.token_bytes(16) for _ in range(100)]
-        for one in (running, other):
-            one.export_grpc(spans_request(trace_ids).SerializeToString())
+        for receiver in (running, other):
+            receiver.export_grpc(spans_request(trace_ids).SerializeToString())
         partitions = partitions_of(messages_of(kafka, trace_ids, 200))
     finally:
         other.server.stop()

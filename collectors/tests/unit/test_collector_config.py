@@ -17,9 +17,9 @@ FILES = ("config.yaml", "metrics.yaml", "otlp-tls.yaml", "otlp-client-ca.yaml")
 
 def test_topics_are_those_of_the_contracts():
     """Spans and metrics go to the topics of the collector's cluster."""
-    own = {"cluster": "${env:SPILLWAY_CLUSTER}"}
-    assert EXPORTER["traces"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(**own)}
-    assert EXPORTER["metrics"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(**own)}
+    placeholders = {"cluster": "${env:SPILLWAY_CLUSTER}"}
+    assert EXPORTER["traces"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(**placeholders)}
+    assert EXPORTER["metrics"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(**placeholders)}
 
 
 def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():

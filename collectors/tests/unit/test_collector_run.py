@@ -195,7 +195,7 @@ def test_tokens_come_in_clear_from_this_machine(launch, url):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"TOKEN_URL": ""}, "TOKEN_URL: not set"),
         *(
@@ -217,11 +217,11 @@ def test_tokens_come_in_clear_from_this_machine(launch, url):
         ({"TOKEN_URL": "http://localhost", "TOKEN_CA": HERE}, "TOKEN_CA: set, although"),
     ],
 )
-def test_a_wrong_token_endpoint_is_refused_without_its_value(launch, changed, said):
+def test_a_wrong_token_endpoint_is_refused_without_its_value(launch, changed, expected):
     """The message does not contain the URL, which may hold a password."""
     done = launch(GOOD | OAUTH | {f"SPILLWAY_KAFKA_SASL_{name}": value for name, value in changed.items()})
     assert done.returncode == 64 and not done.stdout
-    assert f"SPILLWAY_KAFKA_SASL_{said}" in done.stderr and "top" not in done.stderr
+    assert f"SPILLWAY_KAFKA_SASL_{expected}" in done.stderr and "top" not in done.stderr
 
 
 def test_a_network_of_its_own_allows_tokens_in_clear(launch):

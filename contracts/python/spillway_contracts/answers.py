@@ -54,7 +54,7 @@ def _read(kind: type[S]) -> S:
     return kind()
 
 
-def _said(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Returns the error on one line, without the stack trace that ClickHouse appends."""
     return " ".join(str(error).partition("Stack trace:")[0].split())[:300] or "no answer"
 
@@ -71,7 +71,11 @@ async def kafka(topics: list[str]) -> str:
         found = await admin.describe_topics(topics) if topics else []
     finally:
         await admin.close()
-    wrong = [f"{one['topic']}: {for_code(one['error_code']).__name__}" for one in found if one["error_code"]]
+    wrong = [
+        f"{topic['topic']}: {for_code(topic['error_code']).__name__}"
+        for topic in found
+        if topic["error_code"]
+    ]
     if wrong:
         raise MissingError(", ".join(wrong))
     return f"{len(topics)} topics"
@@ -89,7 +93,7 @@ async def clickhouse(tables: list[str]) -> str:
             try:
                 client.execute(f"SELECT 1 FROM {table} LIMIT 0")
             except ServerException as error:
-                wrong.append(f"{table}: {_said(error)}")
+                wrong.append(f"{table}: {_one_line(error)}")
     if wrong:
         raise MissingError(", ".join(wrong))
     return f"{len(tables)} tables"
@@ -142,7 +146,7 @@ async def ask(wanted: dict[str, list[str]]) -> dict[str, str]:
         except ValidationError:
             raise
         except Exception as error:
-            wrong[name] = f"{type(error).__name__}: {_said(error)}"
+            wrong[name] = f"{type(error).__name__}: {_one_line(error)}"
             print(f"{name}: {wrong[name]}", file=sys.stderr)
     return wrong
 

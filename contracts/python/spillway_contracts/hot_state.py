@@ -49,10 +49,10 @@ def _value(kind: type, field: Field[Any], value: Any) -> Any:
     except OverflowError:  # an integer too large for a float
         sound = False
     if not sound:
-        said = (
+        message = (
             f"{kind.__name__}.{field.name}: {json.dumps(value)[:100]}; must be a finite number of at least 0"
         )
-        raise ContractError(said + (" or null" if field.type == float | None else ""))
+        raise ContractError(message + (" or null" if field.type == float | None else ""))
     return value
 
 

@@ -58,9 +58,9 @@ def check_url(value: str, plain: str) -> None:
     """
     secure = _SECURE[plain]
     form = f"must be {plain}://user:password@host:port, or {secure}:// for TLS"
-    for one in value.split(",") if plain == "nats" else [value]:
+    for url in value.split(",") if plain == "nats" else [value]:
         try:
-            parts = urlsplit(one)
+            parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
             raise ValueError(form) from None
@@ -227,7 +227,7 @@ class NatsWire(BaseModel, validate_default=True):
 
         Its files are read again when they change.
         """
-        wanted = any(one.startswith("tls://") for one in _text(self.nats_url).split(","))
+        wanted = any(url.startswith("tls://") for url in _text(self.nats_url).split(","))
         if not wanted and self.nats_ca is None and self.nats_cert is None:
             return None
         return tls.context(self.nats_ca, self.nats_cert, self.nats_key)
@@ -306,7 +306,9 @@ class KafkaWire(BaseModel, validate_default=True):
         if self.kafka_tls is not None:
             return self.kafka_tls == "on"
         asked = (self.kafka_tls_ca, self.kafka_tls_cert, self.kafka_tls_key, self.kafka_sasl)
-        return any(asked) or not all(is_loopback(one.rpartition(":")[0]) for one in self.kafka.split(","))
+        return any(asked) or not all(
+            is_loopback(address.rpartition(":")[0]) for address in self.kafka.split(",")
+        )
 
     def kafka_client(self) -> dict[str, Any]:
         """Returns keyword arguments for an aiokafka client.

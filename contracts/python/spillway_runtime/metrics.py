@@ -76,6 +76,6 @@ class Exposition:
 def table(families: Iterable[Family]) -> str:
     """Returns the table of REFERENCE.md of these families."""
     rows = ["| metric | labels | what |", "|---|---|---|"]
-    for name, said, labels in families:
-        rows.append(f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {said} |")
+    for name, description, labels in families:
+        rows.append(f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {description} |")
     return "\n".join(rows) + "\n"

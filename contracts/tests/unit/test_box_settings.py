@@ -66,7 +66,7 @@ def test_a_former_name_is_read_with_a_warning(file, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("worker: {windows_s: 4}", "worker.windows_s: must be one of life_s, window_s"),
         ("worker: {url: x}", "worker.url: must be one of life_s, window_s"),
@@ -83,12 +83,12 @@ def test_a_former_name_is_read_with_a_warning(file, monkeypatch, capsys):
         ("worker: {", "cannot be read: "),
     ],
 )
-def test_what_is_wrong_in_the_file_is_named(file, capsys, text, said):
+def test_what_is_wrong_in_the_file_is_named(file, capsys, text, expected):
     """The line names file, section and key, also of other programs. Nothing of it is used."""
     file.write_text(text)
     with pytest.raises(SystemExit) as ended:
         BOX.load("worker")
-    assert ended.value.code == 64 and f"{file}: {said}" in capsys.readouterr().err
+    assert ended.value.code == 64 and f"{file}: {expected}" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_an_error(file, capsys):
@@ -104,8 +104,10 @@ def test_a_check_of_several_settings_is_applied_to_file_and_variables_together(f
     file.write_text("worker: {window_s: 40}")
     with pytest.raises(SystemExit):
         BOX.load("worker")
-    said = capsys.readouterr().err
-    assert "SPILLWAY_TEST_WINDOW_S, _LIFE_S: " in said and f"some of the settings are from {file}" in said
+    printed = capsys.readouterr().err
+    assert (
+        "SPILLWAY_TEST_WINDOW_S, _LIFE_S: " in printed and f"some of the settings are from {file}" in printed
+    )
     monkeypatch.setenv("SPILLWAY_TEST_LIFE_S", "50")
     assert BOX.load("worker").life_s == 50
 
@@ -115,8 +117,8 @@ def test_an_error_in_the_file_shows_no_line_of_it(file, capsys):
     file.write_text("worker:\n  redis_url: redis://:hunter2@h: 6379\n")
     with pytest.raises(SystemExit):
         BOX.load("worker")
-    said = capsys.readouterr().err
-    assert "line 2, column " in said and "hunter2" not in said
+    printed = capsys.readouterr().err
+    assert "line 2, column " in printed and "hunter2" not in printed
 
 
 def test_only_the_names_in_the_tables_are_read(file, monkeypatch):

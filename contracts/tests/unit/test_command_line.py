@@ -30,8 +30,8 @@ def test_what_a_command_returns_is_the_exit_code(capsys):
     assert [command_line.run(command, "p", given) for given in ([], ["--code", "7"], ["-h"])] == [0, 7, 0]
     assert command_line.run(command, "p", ["--code", "x"]) == exit_codes.ARGUMENT == 2
     assert command_line.run(command, "p", ["--code", "x"], wrong_argument=64) == 64
-    told = capsys.readouterr()
-    assert "Usage: p " in told.out and "'--code': 'x' is not a valid integer" in told.err
+    printed = capsys.readouterr()
+    assert "Usage: p " in printed.out and "'--code': 'x' is not a valid integer" in printed.err
 
 
 def test_an_unknown_command_is_answered_with_those_that_are_known(capsys):

@@ -43,7 +43,7 @@ def test_an_unknown_cluster_is_named_with_its_key_and_what_is_allowed(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda d: d.update(regions=[]), 'no field named "regions"'),
         (lambda d: d["links"][0].update(rtt_ms=-1), "links[0].rtt_ms: -1.0 must be a number of at least 0"),
@@ -53,11 +53,11 @@ def test_an_unknown_cluster_is_named_with_its_key_and_what_is_allowed(tmp_path, 
         (lambda d: d.update(clusters=[]), "clusters: empty"),
     ],
 )
-def test_every_mistake_in_a_topology_is_named(tmp_path, document, change, said):
+def test_every_mistake_in_a_topology_is_named(tmp_path, document, change, expected):
     change(document)
     with pytest.raises(ContractError) as error:
         load(tmp_path, document)
-    assert said in str(error.value)
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["", "clusters", "[1, 2]", "a: [", "\x00"])
@@ -78,7 +78,7 @@ def test_the_golden_ruleset_keeps_the_contract(golden_ruleset):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda r: r.ClearField("id"), "id: empty"),
         (lambda r: r.input_window.ClearField("id"), "input_window.id: empty"),
@@ -98,10 +98,10 @@ def test_the_golden_ruleset_keeps_the_contract(golden_ruleset):
         (lambda r: r.rules[0].destinations.append(r.rules[0].destinations[0]), "a cluster is listed twice"),
     ],
 )
-def test_every_breach_of_the_contract_is_named(golden_ruleset, change, said):
+def test_every_breach_of_the_contract_is_named(golden_ruleset, change, expected):
     change(golden_ruleset)
     problems = ruleset.check(golden_ruleset, topology.load(GOLDEN / "topology.yaml"))
-    assert any(said in problem for problem in problems), problems
+    assert any(expected in problem for problem in problems), problems
 
 
 @given(
@@ -110,8 +110,8 @@ def test_every_breach_of_the_contract_is_named(golden_ruleset, change, said):
     st.from_regex(r"(/[a-z{}]{1,8}){1,4}", fullmatch=True),
 )
 def test_class_ids_round_trip(service, method, path):
-    one = TrafficClass(service=service, method=method, path_template=path)
-    assert traffic_class.parse(traffic_class.format_id(one)) == one
+    original = TrafficClass(service=service, method=method, path_template=path)
+    assert traffic_class.parse(traffic_class.format_id(original)) == original
 
 
 @given(st.text())

@@ -24,7 +24,7 @@ def test_denials_in_order_keep_the_contract():
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
         ([denial("mars")], "denials[0].source_cluster: unknown cluster 'mars'; clusters: east, west"),
         ([denial(clusters=("mars",))], "denials[0].clusters[0]: unknown cluster 'mars'; clusters: east, west"),
@@ -39,8 +39,8 @@ def test_denials_in_order_keep_the_contract():
         ),
     ],
 )  # fmt: skip
-def test_every_breach_is_named(broken, said):
-    assert any(said in problem for problem in denials.check(broken, CLUSTERS))
+def test_every_breach_is_named(broken, expected):
+    assert any(expected in problem for problem in denials.check(broken, CLUSTERS))
 
 
 def test_a_class_that_is_none_is_named():

@@ -55,8 +55,8 @@ def token(life_s: object) -> Callable[[int], tuple[int, bytes]]:
 
     With None, the answers do not state the life.
     """
-    said = {} if life_s is None else {"expires_in": life_s}
-    return lambda number: (200, json.dumps({"access_token": f"token.{number}"} | said).encode())
+    lifetime = {} if life_s is None else {"expires_in": life_s}
+    return lambda number: (200, json.dumps({"access_token": f"token.{number}"} | lifetime).encode())
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def why(made: Tokens) -> str:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "expected"),
     [
         (401, {"error": "invalid_client", "error_description": SECRET}, "HTTP 401, invalid_client"),
         (200, {"error": "invalid_scope"}, "HTTP 200, invalid_scope"),
@@ -165,14 +165,14 @@ def why(made: Tokens) -> str:
         (200, {"access_token": "a" * 100_000}, "an answer of more than 65536 bytes"),
     ],
 )
-def test_without_a_token_the_error_says_why_and_nothing_secret(server, status, body, said):
+def test_without_a_token_the_error_says_why_and_nothing_secret(server, status, body, expected):
     """The error names variable and host.
 
     Redirects are not followed, and answers have a maximum size. Of an answer, the error repeats
     only codes of RFC 6749.
     """
     server.gives = lambda _: (status, json.dumps(body).encode())
-    assert why(tokens(server)) == f"SPILLWAY_KAFKA_SASL_TOKEN_URL: no token from 127.0.0.1: {said}"
+    assert why(tokens(server)) == f"SPILLWAY_KAFKA_SASL_TOKEN_URL: no token from 127.0.0.1: {expected}"
     assert len(server.asked) == 1
 
 
@@ -213,12 +213,12 @@ def test_the_secret_is_read_for_each_request(server):
     """An unreadable secret file is an error of the client's configuration, like a wrong
     password."""
     server.gives = token(None)
-    said = ["first", "second"]
+    secrets = ["first", "second"]
 
     def secret() -> str:
-        if not said:
+        if not secrets:
             raise ValueError("'/secret' is empty; must hold the password")
-        return said.pop(0)
+        return secrets.pop(0)
 
     shared = tokens(server, secret=secret)
     for wanted in ("first", "second"):

@@ -119,8 +119,8 @@ def test_boards_are_read_across_versions(name):
 
     Our own keys are those of the previous version, because it refuses entries without them.
     """
-    told = json.loads((PREVIOUS / "redis_streams.json").read_text())[name]
-    entries = list(told.values())
+    stored = json.loads((PREVIOUS / "redis_streams.json").read_text())[name]
+    entries = list(stored.values())
     if name != "network":
         entries = [entry for board in entries for entry in board.values()]
     assert entries

@@ -26,10 +26,10 @@ def test_each_wrong_setting_is_named_and_no_value_is_shown(monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as ended:
         load(_Settings)
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert ended.value.code == exit_codes.USAGE == 64
-    assert "SPILLWAY_HEALTH_LISTEN: is not set\n" in said and "SPILLWAY_PASSWORD: " in said
-    assert "s3cret" not in said and len(said.splitlines()) == 2
+    assert "SPILLWAY_HEALTH_LISTEN: is not set\n" in printed and "SPILLWAY_PASSWORD: " in printed
+    assert "s3cret" not in printed and len(printed.splitlines()) == 2
 
 
 def test_a_number_beyond_its_bounds_is_shown(monkeypatch, capsys):

@@ -25,7 +25,7 @@ def test_timeouts_and_replay_of_a_service_are_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("service", "said"),
+    ("service", "expected"),
     [
         ("{name: a, replay: always}", "services[0].replay: 'always' must be absent or one of never, idempotent, any"),
         ("{name: a, check: tcp}", "services[0].check: 'tcp' must be absent or one of http1, http2, off"),
@@ -37,10 +37,10 @@ def test_timeouts_and_replay_of_a_service_are_read(tmp_path: Path):
         ("{name: a, timeouts: {request: 1 minute}}", "request"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_them_is_named(tmp_path: Path, service: str, said: str):
+def test_what_is_wrong_with_them_is_named(tmp_path: Path, service: str, expected: str):
     with pytest.raises(ContractError) as refused:
         load(tmp_path, service)
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["5", "2020-01-01", "[west]", "west", "false"])

@@ -230,13 +230,13 @@ def contexts(authority: Path | str) -> dict[str, ssl.SSLContext]:
 
 def test_the_systems_roots_are_trusted_where_they_are_named_and_nowhere_else(tmp_path, monkeypatch):
     """`system` means this machine's root certificates. A file is trusted without them."""
-    (root, _), (own, _) = pair(tmp_path, "root"), pair(tmp_path, "own")
+    (root, _), (private_ca, _) = pair(tmp_path, "root"), pair(tmp_path, "own")
     monkeypatch.setenv("SSL_CERT_FILE", str(root))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
     assert {wire: trusted(made) for wire, made in contexts("system").items()} == dict.fromkeys(
         ("kafka", "redis", "nats"), {"root"}
     )
-    assert {wire: trusted(made) for wire, made in contexts(own).items()} == dict.fromkeys(
+    assert {wire: trusted(made) for wire, made in contexts(private_ca).items()} == dict.fromkeys(
         ("kafka", "redis", "nats"), {"own"}
     )
     url = "clickhouses://far.test:1/x"

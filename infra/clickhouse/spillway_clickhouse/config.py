@@ -80,7 +80,7 @@ def _accounts(path: Path) -> dict[str, str]:
     except (OSError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: cannot be read: {type(error).__name__}") from None
     sound = isinstance(found, dict) and all(
-        isinstance(one, str) and one for pair in found.items() for one in pair
+        isinstance(text, str) and text for pair in found.items() for text in pair
     )
     if not sound:
         raise ValueError(f"{path}: must map users to passwords, texts that are not empty")

@@ -67,7 +67,7 @@ def _role(database: str, name: str, rights: dict) -> Role:
         raise GrantsError(f"roles.{name}.{min(unknown)}: must be one of {', '.join(sorted(_KEYS))}")
     found = []
     if owned := rights.get("owns"):
-        if wrong := [one for one in owned if not _PRIVILEGE.fullmatch(one)]:
+        if wrong := [privilege for privilege in owned if not _PRIVILEGE.fullmatch(privilege)]:
             raise GrantsError(f"roles.{name}.owns: {wrong[0]!r} must be a privilege in capitals")
         found.append(f"{', '.join(owned)} ON {database}.*")
     for right in ("select", "insert"):

@@ -76,8 +76,8 @@ def plan(ask: Ask, roles: Iterable[Role], passwords: dict[str, str], set_passwor
         elif set_passwords:
             found.append(Change(name, "set password", f"ALTER USER {name} {by}"))
         privileges, others = _rights(ask, name) if name in existing else (set(), set())
-        wanted = {one for right in role.rights for one in _single(right)}
-        found += [Change(name, f"revoke {one}", f"REVOKE {one} FROM {name}") for one in sorted(others)]
+        wanted = {privilege for right in role.rights for privilege in _single(right)}
+        found += [Change(name, f"revoke {other}", f"REVOKE {other} FROM {name}") for other in sorted(others)]
         if privileges != wanted:
             # In one statement, so that no right is missing in between.
             whole = f"GRANT {', '.join(role.rights)} TO {name} WITH REPLACE OPTION"
@@ -100,7 +100,7 @@ def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
         text = line.partition(" TO ")[0]
         if match := _GRANT.fullmatch(text):
             option = " WITH GRANT OPTION" if line.endswith(" WITH GRANT OPTION") else ""
-            privileges |= {f"{one} ON {match[2]}{option}" for one in _words(match[1])}
+            privileges |= {f"{privilege} ON {match[2]}{option}" for privilege in _words(match[1])}
         elif text.startswith("REVOKE "):  # a broader privilege, revoked in part
             privileges.add(text)
         else:
@@ -110,7 +110,7 @@ def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
 
 def _single(right: str) -> set[str]:
     words, _, where = right.partition(" ON ")
-    return {f"{one} ON {where}" for one in _words(words)}
+    return {f"{privilege} ON {where}" for privilege in _words(words)}
 
 
 def _words(text: str) -> list[str]:

@@ -131,11 +131,11 @@ def _parse(text: str) -> tuple[_Statement, str, str]:
 def _placing(statement: _Statement) -> tuple[str, ...]:
     """Returns the sharding columns in the table's COMMENT; () for a table whole on every node."""
     found = statement.found
-    said = found[-1].text[1:-1] if found[-1].kind == "string" and found[-2].upper == "COMMENT" else ""
-    match = _SHARDED.fullmatch(said)
-    if not match and said != WHOLE:
+    comment = found[-1].text[1:-1] if found[-1].kind == "string" and found[-2].upper == "COMMENT" else ""
+    match = _SHARDED.fullmatch(comment)
+    if not match and comment != WHOLE:
         raise VariantError(
-            f"{statement.name}: ends in COMMENT '{said}'; must be 'sharded by <columns>' or '{WHOLE}'"
+            f"{statement.name}: ends in COMMENT '{comment}'; must be 'sharded by <columns>' or '{WHOLE}'"
         )
     columns = tuple(match[1].split(", ")) if match else ()
     for column in columns:

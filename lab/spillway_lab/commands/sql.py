@@ -34,7 +34,7 @@ def command(name: str | None, param: tuple[str, ...], about: bool) -> None:
     """
     known = questions.read_all(FOLDER)
     if name is None:
-        print(tables.text(["question", "asks"], [(name, one.title) for name, one in known.items()]))
+        print(tables.text(["question", "asks"], [(name, entry.title) for name, entry in known.items()]))
         return
     if name not in known:
         raise InvalidInput([f"question {name!r}: unknown; there are: {', '.join(known)}"])

@@ -80,7 +80,7 @@ class Keystore:
         """
         certificate, key = (self.authority(cluster) / name for name in (TRUST, _AUTHORITY_KEY))
         known = x509.load_pem_x509_certificates(certificate.read_bytes()) if certificate.exists() else []
-        valid = [one for one in known if one.not_valid_after_utc > now]
+        valid = [authority for authority in known if authority.not_valid_after_utc > now]
         if valid and valid[0].not_valid_after_utc >= now + certificates.LIFETIME:
             held = serialization.load_pem_private_key(key.read_bytes(), password=None)
             # Authorities are made with keys of this type only (certificates.authority).
@@ -115,7 +115,7 @@ class Keystore:
 
 
 def _pem(several: list[x509.Certificate]) -> bytes:
-    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in several)
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in several)
 
 
 def _write(path: Path, content: bytes) -> None:

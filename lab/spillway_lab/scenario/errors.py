@@ -29,10 +29,10 @@ class LoadError(LabError):
 
 def from_validation(source: Path | str, error: ValidationError) -> InvalidInput:
     """Returns one problem per wrong key: `file: key: what is allowed; got value`."""
-    return InvalidInput([f"{source}: {_one(item)}" for item in error.errors()])
+    return InvalidInput([f"{source}: {_problem(item)}" for item in error.errors()])
 
 
-def _one(item: ErrorDetails) -> str:
+def _problem(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "(document)"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key; got {item['input']!r}"

@@ -63,9 +63,9 @@ class Stack:
 
     def relays(self, cluster: str) -> dict[str, str]:
         """URLs of health, status and metrics of a cluster's relays, by process name."""
-        own = self.cluster_ports[cluster]
+        cluster_ports = self.cluster_ports[cluster]
         return {
-            relay: f"http://{HOST}:{own[f'{prefix}RELAY_HEALTH_PORT']}"
+            relay: f"http://{HOST}:{cluster_ports[f'{prefix}RELAY_HEALTH_PORT']}"
             for relay, prefix in relays(cluster).items()
         }
 
@@ -94,9 +94,9 @@ class LabStack(Stack):
             name: f"{HOST}:{self.port(name)}"
             for name in ("kafka", "nats", "redis", "clickhouse", "toxiproxy")
         }
-        for cluster, own in self.cluster_ports.items():
+        for cluster, cluster_ports in self.cluster_ports.items():
             found[f"collector-{cluster}"] = (
-                f"{HOST}:{own['OTLP_GRPC_PORT']} (OTLP gRPC, as tls/sender-{cluster})"
+                f"{HOST}:{cluster_ports['OTLP_GRPC_PORT']} (OTLP gRPC, as tls/sender-{cluster})"
             )
             found |= {relay: f"{url}/status" for relay, url in self.relays(cluster).items()}
         for pod in self.plan.pods:
@@ -127,12 +127,15 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     run = HOME / "run" / name
     lock = _locked(run.with_suffix(".lock"))
     shutil.rmtree(run, ignore_errors=True)
-    own_data = [f"collector-{cluster}" for cluster in clusters]
-    own_data += [relay for cluster in clusters for relay in relays(cluster)]
-    for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *own_data))):
+    data_folders = [f"collector-{cluster}" for cluster in clusters]
+    data_folders += [relay for cluster in clusters for relay in relays(cluster)]
+    for folder in ("log", "envoy", "data", *(f"data/{name}" for name in ("kafka", "nats", *data_folders))):
         (run / folder).mkdir(parents=True)
     shared, per_cluster = ports.assign(ports.free_base(), clusters, ports.declared(PORTS))
-    rendered = {f"cluster-{cluster}.yaml": _cluster(cluster, own) for cluster, own in per_cluster.items()}
+    rendered = {
+        f"cluster-{cluster}.yaml": _cluster(cluster, cluster_ports)
+        for cluster, cluster_ports in per_cluster.items()
+    }
     files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
     Keystore(run / "tls").issue(
         identity
@@ -177,13 +180,13 @@ def _locked(path: Path) -> IO:
 
 
 def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
-    own = bare.cluster_ports
+    per_cluster = bare.cluster_ports
     return Surroundings(
         xds=[
-            "+".join(f"{HOST}:{own[cluster][f'{port}XDS_PORT']}" for port in relays(cluster).values())
+            "+".join(f"{HOST}:{per_cluster[cluster][f'{port}XDS_PORT']}" for port in relays(cluster).values())
             for cluster in scenario.clusters
         ],
-        otlp=[f"{HOST}:{own[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
+        otlp=[f"{HOST}:{per_cluster[cluster]['OTLP_GRPC_PORT']}" for cluster in scenario.clusters],
         toxiproxy=f"{HOST}:{bare.port('toxiproxy')}",
         templates=templates.read(INFRA),
         filter_wasm=HOME / "wasm/spillway_filter.wasm",
@@ -191,10 +194,12 @@ def _surroundings(scenario: Scenario, bare: Stack) -> Surroundings:
     )
 
 
-def _cluster(cluster: str, own: Mapping[str, int]) -> str:
+def _cluster(cluster: str, cluster_ports: Mapping[str, int]) -> str:
     user = bus.relay_user(cluster)
     values = {"CLUSTER": cluster, "NATS_USER": user, "NATS_PASSWORD": bus.password_variable(user)}
-    return templates.AtTemplate((INFRA / "local/cluster.yaml").read_text()).substitute(values, **own)
+    return templates.AtTemplate((INFRA / "local/cluster.yaml").read_text()).substitute(
+        values, **cluster_ports
+    )
 
 
 def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:

@@ -74,12 +74,12 @@ def another_broker_of(tmp_path: Path, first: servers.Server) -> servers.Server:
             raise ValueError(f"infra/kafka/server.properties: no {there}")
         text = text.replace(there, here)
     config.write_text(text)
-    own = {"KAFKA_CONFIG": str(config), "KAFKA_DATA_DIR": str(folder / "data")}
-    own |= dict.fromkeys(("KAFKA_LISTEN", "KAFKA_ADVERTISED"), f"127.0.0.1:{port}")
+    variables = {"KAFKA_CONFIG": str(config), "KAFKA_DATA_DIR": str(folder / "data")}
+    variables |= dict.fromkeys(("KAFKA_LISTEN", "KAFKA_ADVERTISED"), f"127.0.0.1:{port}")
     return servers.Server(
         url=f"127.0.0.1:{port}",
         command=first.command,
-        environment=first.environment | own,
+        environment=first.environment | variables,
         log=folder / "server.log",
         ready=lambda: servers.answers(port, _API_VERSIONS, _CORRELATION),
     )

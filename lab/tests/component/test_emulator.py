@@ -221,8 +221,8 @@ def busy(pod, clients: int) -> Iterator[None]:
             yield
         finally:
             over.set()
-        for one in running:
-            one.result()
+        for task in running:
+            task.result()
 
 
 def test_busy_share_reaches_a_collector_that_was_away(application: Path, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_readings_go_by_mutual_tls_and_renewed_files_are_taken_up(application: P
 def test_certificate_files_go_together(application: Path) -> None:
     """Each missing or wrong file is named by its variable, and the exit code is 64."""
     env = lab.environment(application, "here", "back", "127.0.0.1:1")
-    for given, told in (
+    for given, expected in (
         ({"CA": str(application)}, ["SPILLWAY_COLLECTOR_CERT: not set", "SPILLWAY_COLLECTOR_KEY: not set"]),
         (dict.fromkeys(("CA", "CERT", "KEY"), str(application)), ["SPILLWAY_COLLECTOR_CA: "]),
     ):
@@ -302,7 +302,9 @@ def test_certificate_files_go_together(application: Path) -> None:
         )
         assert done.returncode == 64
         lines = done.stderr.splitlines()
-        assert len(lines) == len(told) and all(text in line for text, line in zip(told, lines, strict=True))
+        assert len(lines) == len(expected) and all(
+            text in line for text, line in zip(expected, lines, strict=True)
+        )
 
 
 def test_both_clusters_at_once(pods, tmp_path: Path) -> None:

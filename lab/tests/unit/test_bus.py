@@ -12,17 +12,17 @@ TEXTS = templates.read(Path(__file__).resolve().parents[3] / "infra")
 def test_each_cluster_has_a_user_of_its_own() -> None:
     """Each cluster has a file named after its user. It names no other cluster and is included."""
     files = bus.configuration(["one", "two-b"], TEXTS)
-    for own, other, variable in (
+    for cluster, other, variable in (
         ("one", "two-b", "NATS_RELAY_ONE_PASSWORD"),
         ("two-b", "one", "NATS_RELAY_TWO_B_PASSWORD"),
     ):
-        text = files[f"nats/users/relay-{own}.conf"]
-        assert f'user: "relay-{own}", password: ${variable}\n' in text
-        assert f'"$KV.spillway_rulesets.{own}"' in text
+        text = files[f"nats/users/relay-{cluster}.conf"]
+        assert f'user: "relay-{cluster}", password: ${variable}\n' in text
+        assert f'"$KV.spillway_rulesets.{cluster}"' in text
         assert f".{other}" not in text
         assert f"relay-{other}" not in text
         assert "@" not in text
-        assert f"{{ include users/relay-{own}.conf }}" in files["nats/users.conf"]
+        assert f"{{ include users/relay-{cluster}.conf }}" in files["nats/users.conf"]
 
 
 def test_every_included_file_is_there() -> None:

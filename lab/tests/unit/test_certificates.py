@@ -175,15 +175,21 @@ def test_a_cluster_trusts_no_other_clusters_authority(tmp_path: Path) -> None:
     for renewed in (False, True):
         if renewed:
             store.renew(NOW)
-        bundles = {one.name: (tmp_path / one.name / "ca.crt").read_bytes() for one in [*ours, *theirs]}
-        assert len({bundles[one.name] for one in ours}) == len({bundles[one.name] for one in theirs}) == 1
+        bundles = {
+            identity.name: (tmp_path / identity.name / "ca.crt").read_bytes() for identity in [*ours, *theirs]
+        }
+        assert (
+            len({bundles[identity.name] for identity in ours})
+            == len({bundles[identity.name] for identity in theirs})
+            == 1
+        )
         assert all(len(x509.load_pem_x509_certificates(bundle)) == 1 for bundle in bundles.values())
-        for one, host in ((POD, None), (RELAY, "relay-a")):
-            verified(tmp_path / one.name, NOW, host)
-        for one, host in ((theirs[1], None), (theirs[0], "relay-a")):
-            verified(tmp_path / one.name, NOW, host)
+        for identity, host in ((POD, None), (RELAY, "relay-a")):
+            verified(tmp_path / identity.name, NOW, host)
+        for identity, host in ((theirs[1], None), (theirs[0], "relay-a")):
+            verified(tmp_path / identity.name, NOW, host)
             with pytest.raises(x509.verification.VerificationError):
-                verified(tmp_path / one.name, NOW, host, trust=bundles[POD.name])
+                verified(tmp_path / identity.name, NOW, host, trust=bundles[POD.name])
 
 
 def test_collectors_are_servers_and_senders_clients(tmp_path: Path) -> None:

@@ -52,13 +52,13 @@ def test_missing_and_unknown_parameters_are_named_together(question):
 def test_every_question_of_the_project_says_what_it_takes(name):
     """The comment ends in a sentence that lists exactly the parameters of its statement."""
     question = questions.read_all(FOLDER)[name]
-    said = re.sub(r"\([^)]*\)", "", question.about.partition("Parameters: ")[2]).partition(".")[0]
-    assert set(question.parameters) == {name.strip() for name in said.split(",") if said}
+    listed = re.sub(r"\([^)]*\)", "", question.about.partition("Parameters: ")[2]).partition(".")[0]
+    assert set(question.parameters) == {name.strip() for name in listed.split(",") if listed}
     assert question.title.endswith(("?", "."))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["sql", "nothing"], "question 'nothing': unknown; there are: capacity_evidence, class_decisions"),
         (["sql", "freshness", "--param", "x"], "--param x: must be NAME=VALUE"),
@@ -68,8 +68,8 @@ def test_every_question_of_the_project_says_what_it_takes(name):
         (["sql", "tail_latency"], "tail_latency: parameter class (String): missing"),
     ],
 )
-def test_wrong_usage_ends_with_64(arguments, said, capsys, monkeypatch):
+def test_wrong_usage_ends_with_64(arguments, expected, capsys, monkeypatch):
     """One line names what is wrong and what is allowed."""
     monkeypatch.delenv("SPILLWAY_CLICKHOUSE_URL", raising=False)
     assert main(arguments) == 64
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -169,7 +169,7 @@ def test_a_pods_envoy_is_filled_in_completely() -> None:
                 trusted["validation_context_sds_secret_config"],
                 *tls["tls_certificate_sds_secret_configs"],
             ]
-            paths = [one["sds_config"]["path_config_source"]["path"] for one in files]
+            paths = [source["sds_config"]["path_config_source"]["path"] for source in files]
             assert paths == [f"/run/lab/envoy/{pod.name}/{file}.yaml" for file in ("trust", "certificate")]
             assert tls["tls_params"]["tls_minimum_protocol_version"] == "TLSv1_3"
         chain = certificate["resources"][0]["tls_certificate"]["certificate_chain"]["filename"]

@@ -59,9 +59,9 @@ def test_the_ladder_s_truth_follows_from_its_application():
     assert list(stock.weights.values()) == [1.0, 3.0]
     assert known.ratios["stock POST /orders/{id}", "ledger POST /entries/{id}"] == 2
     assert known.ratios["gateway GET /items/{id}", "depot GET /items/{id}"] == 0.25
-    for service, own in (("stock", 10), ("depot", 20)):
+    for service, service_ms in (("stock", 10), ("depot", 20)):
         a, b = known.services[service].curves[f"{service} GET /items/{{id}}"]
-        assert a > 0 and a + b == pytest.approx(own, rel=0.2)
+        assert a > 0 and a + b == pytest.approx(service_ms, rel=0.2)
 
 
 def _known(a: float, b: float) -> Known:

@@ -26,7 +26,7 @@ def test_both_ways_sum_to_the_round_trip(rtt_ms: int) -> None:
 
 def present(*links: WanLink) -> dict:
     """Returns the answer of GET /proxies when all is as planned."""
-    return {one.name: one.proxy() | {"toxics": list(one.toxics().values())} for one in links}
+    return {link.name: link.proxy() | {"toxics": list(link.toxics().values())} for link in links}
 
 
 def test_nothing_to_repair() -> None:

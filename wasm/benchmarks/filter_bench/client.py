@@ -77,13 +77,13 @@ def attack(vegeta: Path, core: int, file: Path, rate: int, seconds: float) -> Re
         256,
     ]
     made = subprocess.Popen(on_core(core, command), stdout=subprocess.PIPE)
-    told = subprocess.run(
+    done = subprocess.run(
         on_core(core, [vegeta, "report", "-type", "json"]), stdin=made.stdout, capture_output=True, check=True
     )
     made.stdout.close()
     if made.wait() != 0:
         raise RuntimeError(f"vegeta ended with {made.returncode}")
-    report = json.loads(told.stdout)
+    report = json.loads(done.stdout)
     latencies = report["latencies"]
     return Report(
         requests=report["requests"],

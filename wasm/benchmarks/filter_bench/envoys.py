@@ -44,14 +44,14 @@ def pod(values: dict[str, str], upstream: int) -> dict:
     static = rendered["static_resources"]
     for listener, hosts in zip(static["listeners"], (inbound_hosts(), outbound_hosts()), strict=True):
         manager = manager_of(listener)
-        for one in ("rds", "scoped_routes"):
-            manager.pop(one, None)
+        for key in ("rds", "scoped_routes"):
+            manager.pop(key, None)
         manager["http_filters"] = [f for f in manager["http_filters"] if "spillway-alone" not in f["name"]]
         manager["route_config"] = {"virtual_hosts": hosts}
     clusters = [c for c in static["clusters"] if c["name"] != "spillway-xds"]
     # The benchmark's receiver uses no TLS: only the filter is measured.
-    for one in clusters:
-        one.pop("transport_socket", None)
+    for entry in clusters:
+        entry.pop("transport_socket", None)
     clusters += [cluster(f"{s}|{c}", upstream) for s in CALLEES for c in ("west", "east")]
     static["clusters"] = clusters
     del rendered["dynamic_resources"]
@@ -70,14 +70,14 @@ def change_filter(bootstrap: dict, keep: bool) -> None:
     for listener in bootstrap["static_resources"]["listeners"]:
         manager = manager_of(listener)
         kept = []
-        for one in manager["http_filters"]:
-            if "wasm" in one["typed_config"]["@type"]:
+        for entry in manager["http_filters"]:
+            if "wasm" in entry["typed_config"]["@type"]:
                 if not keep:
                     continue
-                configuration = one["typed_config"]["config"]["configuration"]
+                configuration = entry["typed_config"]["config"]["configuration"]
                 settings = json.loads(configuration["value"])
                 configuration["value"] = json.dumps({key: settings[key] for key in EVERY_BUILDS_SETTINGS})
-            kept.append(one)
+            kept.append(entry)
         manager["http_filters"] = kept
 
 

@@ -30,10 +30,10 @@ def test_the_application_finds_its_own_proxy_in_every_shape(stack, w3c: bool) ->
     """
     trace, span, headers = traced()
     other, _, _ = traced()
-    told = other if w3c else trace
+    b3_trace = other if w3c else trace
     shapes = {
-        "b3": f"{told}-{span}-1",
-        **multi(told, span, **{"x-b3-parentspanid": span, "x-b3-sampled": "1"}),
+        "b3": f"{b3_trace}-{span}-1",
+        **multi(b3_trace, span, **{"x-b3-parentspanid": span, "x-b3-sampled": "1"}),
     }
     seen, _, server = through(stack, {**shapes, **(headers if w3c else {})}, trace)
     assert seen["traceparent"] == f"00-{trace}-{server}-01"

@@ -75,7 +75,7 @@ def test_batches_are_bounded_in_bytes(tmp_path) -> None:
         # The envelope around the spans consists of the resource and the scope.
         assert max(collector.sizes) <= 16384 + 200
         envelopes, size = 200 * len(collector.sizes), sum(collector.sizes)
-        stack.proxy.wait_stat("export_bytes", lambda told: 0 <= size - told <= envelopes)
+        stack.proxy.wait_stat("export_bytes", lambda exported: 0 <= size - exported <= envelopes)
 
 
 def test_removed_listener_sends_what_is_left(tmp_path) -> None:
@@ -92,7 +92,7 @@ def test_removed_listener_sends_what_is_left(tmp_path) -> None:
         assert not collector.spans, "the interval is a minute"
         ports = (proxy.admin, proxy.inbound, proxy.outbound, stack.app_port, stack.collector_port)
         _, listeners = bootstrap(setup, *ports)
-        proxy.write_listeners([one for one in listeners if one["name"] != "inbound"])
+        proxy.write_listeners([listener for listener in listeners if listener["name"] != "inbound"])
         collector.wait_for(lambda span: True, 20)
         proxy.wait_stat("spans_sent", lambda value: value == 20)
         assert proxy.stats()["spans_dropped"] == 0

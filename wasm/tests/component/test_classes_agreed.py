@@ -34,13 +34,13 @@ def test_a_class_is_its_own_on_every_worker_or_on_none(tmp_path) -> None:
         received = stack.collector.wait_for(lambda span: span.kind == SERVER, len(met))
         stats = stack.proxy.stats()
     prefix = "inbound_class_arrivals.class."
-    own = {name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)}
-    assert own.pop("_overflow") == ROUNDS * (len(NAMES) - 256)
-    assert len(own) == 256 and set(own.values()) == {ROUNDS}
+    counts = {name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)}
+    assert counts.pop("_overflow") == ROUNDS * (len(NAMES) - 256)
+    assert len(counts) == 256 and set(counts.values()) == {ROUNDS}
     stamped = Counter(
         span.attributes["spillway.class"]
         for span in received
         if "spillway.load.class.in_flight" in span.attributes
     )
-    assert stamped == own
+    assert stamped == counts
     assert all("spillway.class" in span.attributes for span in received)

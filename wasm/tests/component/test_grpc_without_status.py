@@ -28,7 +28,7 @@ class Watch(grpc.GenericRpcHandler):
         left.wait(30)
 
 
-class Told(BaseHTTPRequestHandler):
+class StatusHandler(BaseHTTPRequestHandler):
     """Answers 200 with the `grpc-status` of the path's last segment, or without one for `none`."""
 
     protocol_version = "HTTP/1.1"
@@ -54,8 +54,8 @@ class App:
         self._server = server
 
     @classmethod
-    def told(cls, port: int) -> "App":
-        server = ThreadingHTTPServer(("127.0.0.1", port), Told)
+    def with_status(cls, port: int) -> "App":
+        server = ThreadingHTTPServer(("127.0.0.1", port), StatusHandler)
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return cls(server)
@@ -76,8 +76,8 @@ class App:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("envoy"), Setup(), App.told) as stack:
+def stack_with_status(tmp_path_factory) -> Iterator[Stack]:
+    with running(tmp_path_factory.mktemp("envoy"), Setup(), App.with_status) as stack:
         yield stack
 
 
@@ -99,17 +99,22 @@ def spans(collector: Collector, trace: str) -> tuple[Received, Received]:
         ("application/grpc", "0", 0, None),
     ],
 )
-def test_status_in_headers(told, kind: str, status: str, code: int | None, error: str | None) -> None:
+def test_status_in_headers(
+    stack_with_status, kind: str, status: str, code: int | None, error: str | None
+) -> None:
     """gRPC-Web, with its status in the body, and answers without a status count as HTTP's 200.
 
     A status that is not a valid code is UNKNOWN, which is a failure on both sides.
     """
     trace, _, headers = traced()
     answer = get(
-        told.proxy.outbound, f"/shop.v1.Cart/{status}", {**headers, "content-type": kind}, b"\0\0\0\0\0"
+        stack_with_status.proxy.outbound,
+        f"/shop.v1.Cart/{status}",
+        {**headers, "content-type": kind},
+        b"\0\0\0\0\0",
     )
     assert answer.status == 200
-    for span in spans(told.collector, trace):
+    for span in spans(stack_with_status.collector, trace):
         assert span.attributes.get("rpc.grpc.status_code") == code
         assert (span.attributes.get("error.type"), span.failed) == (error, error is not None)
         assert ("rpc.system" in span.attributes) == ("web" not in kind)

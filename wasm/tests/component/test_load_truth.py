@@ -60,22 +60,22 @@ def stays(records: list[Record], app: HoldingApp) -> list[Stay]:
 Bounds = tuple[float, float]
 
 
-def in_flight(all_stays: list[Stay], own: Stay) -> Bounds:
-    """Returns the least and greatest possible number of requests inside when `own` arrived.
+def in_flight(all_stays: list[Stay], arrival: Stay) -> Bounds:
+    """Returns the least and greatest possible number of requests inside when `arrival` came in.
 
-    Both count `own` itself.
+    Both count `arrival` itself.
     """
-    others = [stay for stay in all_stays if stay is not own]
-    least = sum(stay.read <= own.sent and own.read <= stay.answered for stay in others)
-    most = sum(stay.sent <= own.read and own.sent <= stay.done for stay in others)
+    others = [stay for stay in all_stays if stay is not arrival]
+    least = sum(stay.read <= arrival.sent and arrival.read <= stay.answered for stay in others)
+    most = sum(stay.sent <= arrival.read and arrival.sent <= stay.done for stay in others)
     return least + 1, most + 1
 
 
-def last_second(all_stays: list[Stay], own: Stay) -> Bounds:
-    """Returns the least and greatest possible number of arrivals in the second before `own`."""
-    others = [stay for stay in all_stays if stay is not own]
-    least = sum(own.read - 1 <= stay.sent and stay.read <= own.sent for stay in others)
-    return least, sum(own.sent - 1 <= stay.read and stay.sent <= own.read for stay in others)
+def last_second(all_stays: list[Stay], arrival: Stay) -> Bounds:
+    """Returns the least and greatest possible number of arrivals in the second before `arrival`."""
+    others = [stay for stay in all_stays if stay is not arrival]
+    least = sum(arrival.read - 1 <= stay.sent and stay.read <= arrival.sent for stay in others)
+    return least, sum(arrival.sent - 1 <= stay.read and stay.sent <= arrival.read for stay in others)
 
 
 def means(bounds: list[Bounds]) -> Bounds:
@@ -84,13 +84,15 @@ def means(bounds: list[Bounds]) -> Bounds:
     return mean(least), mean(most)
 
 
-def within(told: float, bounds: Bounds, part: float, what: str) -> None:
+def within(measured: float, bounds: Bounds, part: float, what: str) -> None:
     """Checks a value against its bounds, widened by the fraction `part`.
 
     A machine that delays client or application only moves the bounds apart.
     """
     least, most = bounds
-    assert least * (1 - part) <= told <= most * (1 + part), f"{what}: {told}, the truth: {least} to {most}"
+    assert least * (1 - part) <= measured <= most * (1 + part), (
+        f"{what}: {measured}, the truth: {least} to {most}"
+    )
 
 
 def agree(all_stays: list[Stay], spans: dict[str, Received], names: tuple[str, str], what: str) -> None:
@@ -98,14 +100,14 @@ def agree(all_stays: list[Stay], spans: dict[str, Received], names: tuple[str, s
     start = min(stay.sent for stay in all_stays)
     steady = [stay for stay in all_stays if stay.sent - start >= WARM_UP]
     rate = means([last_second(all_stays, stay) for stay in steady])
-    told_inside, told_rate = (mean(spans[stay.trace].attributes[name] for stay in steady) for name in names)
-    within(told_inside, means([in_flight(all_stays, stay) for stay in steady]), 0.05, f"{what}: in flight")
-    within(told_rate, rate, 0.05, f"{what}: arrival rate")
+    inside, arrival_rate = (mean(spans[stay.trace].attributes[name] for stay in steady) for name in names)
+    within(inside, means([in_flight(all_stays, stay) for stay in steady]), 0.05, f"{what}: in flight")
+    within(arrival_rate, rate, 0.05, f"{what}: arrival rate")
     # Little's law: the mean number that an arrival finds equals rate x time in the system. All
     # three are taken over the same arrivals.
     holding = means([(stay.answered - stay.read, stay.done - stay.sent) for stay in all_stays])
     product = (rate[0] * holding[0], rate[1] * holding[1])
-    within(told_inside - 1, product, 0.25, f"{what}: L = rate x W")
+    within(inside - 1, product, 0.25, f"{what}: L = rate x W")
 
 
 def test_stamped_load_is_the_truth(workers) -> None:
@@ -122,12 +124,12 @@ def test_stamped_load_is_the_truth(workers) -> None:
     agree(everything, spans, NAMES[""], "service")
     stats = proxy.stats()
     for flow in FLOWS:
-        own = [stay for stay in everything if stay.kind == flow.kind]
+        same_kind = [stay for stay in everything if stay.kind == flow.kind]
         if not flow.kind:
-            assert all("spillway.load.class.in_flight" not in spans[s.trace].attributes for s in own)
+            assert all("spillway.load.class.in_flight" not in spans[s.trace].attributes for s in same_kind)
             continue
-        assert all(spans[s.trace].attributes["spillway.class"] == flow.kind for s in own)
-        agree(own, spans, NAMES["class"], flow.kind)
-        assert stats[f"inbound_class_arrivals.class.{flow.kind}"] == len(own)
+        assert all(spans[s.trace].attributes["spillway.class"] == flow.kind for s in same_kind)
+        agree(same_kind, spans, NAMES["class"], flow.kind)
+        assert stats[f"inbound_class_arrivals.class.{flow.kind}"] == len(same_kind)
         assert stats[f"inbound_class_in_flight.class.{flow.kind}"] == 0
     assert (stats["inbound_arrivals"], stats["inbound_in_flight"]) == (len(records), 0)

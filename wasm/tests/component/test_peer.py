@@ -29,11 +29,11 @@ def test_the_certificate_names_the_caller(tmp_path) -> None:
     nobody = authority.caller(None)
     setup = Setup(concurrency=1, peer_identity=PATTERN, tls=listener)
     with running(tmp_path, setup) as stack:
-        for contradictions, (caller, said) in enumerate(
+        for contradictions, (caller, claimed) in enumerate(
             [(front, claims("west", "front")), (front, claims("north", "cart"))]
         ):
             trace, parent, headers = traced()
-            get(stack.proxy.inbound, "/users/1", headers | said, tls=caller)
+            get(stack.proxy.inbound, "/users/1", headers | claimed, tls=caller)
             [span] = stack.collector.wait_for(lambda span, trace=trace: span.trace_id == trace, 1)
             assert span.parent == parent
             assert span.attributes["spillway.source.cluster"] == "west"

@@ -77,7 +77,7 @@ def code(client: Client, text: str, *rows) -> int:
 
 def allowed(role: str, right: str) -> set[str]:
     """Returns the tables for which grants.yaml gives the role this right."""
-    found = {one.rpartition(".")[2] for one in ROLES[role].rights if one.startswith(right)}
+    found = {granted.rpartition(".")[2] for granted in ROLES[role].rights if granted.startswith(right)}
     return TABLES if "*" in found else found
 
 
@@ -150,8 +150,8 @@ def test_an_analyst_changes_no_setting_and_meets_its_bounds(connect):
     assert code(client, "SELECT count() FROM calls") == 0
     assert code(client, "SELECT number FROM numbers(1000001)") != 0
     wanted = dict(ROLES["analyst"].settings)
-    told = dict(client.execute("SELECT name, value FROM system.settings WHERE changed"))
-    assert {name: told[name] for name in wanted} == wanted
+    effective = dict(client.execute("SELECT name, value FROM system.settings WHERE changed"))
+    assert {name: effective[name] for name in wanted} == wanted
 
 
 def test_migrate_owns_its_database_alone(connect):

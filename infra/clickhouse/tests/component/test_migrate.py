@@ -140,17 +140,17 @@ def test_waits_for_a_bounded_time():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["--variant", "replicated"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
         (["--cluster", "mesh"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
         (["--variant", "replicated", "--cluster", "a'b"], "SPILLWAY_CLICKHOUSE_CLUSTER"),
     ],
 )
-def test_a_variant_and_its_cluster_go_together(options, said):
+def test_a_variant_and_its_cluster_go_together(options, expected):
     """The command ends with 64 when variant and cluster do not match or the name is invalid."""
     done = run("clickhouse://u:p@127.0.0.1:1/spillway", DDL, *options)
-    assert done.returncode == 64 and said in done.stderr
+    assert done.returncode == 64 and expected in done.stderr
 
 
 def test_a_database_keeps_its_variant(new_database):

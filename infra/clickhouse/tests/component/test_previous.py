@@ -22,11 +22,11 @@ BOOKKEEPING = {"schema_migrations"}  # belongs to the migration
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
 
-def value(told: object) -> object:
+def value(stored: object) -> object:
     """Parses a time, which is text in the golden files. Returns other values unchanged."""
-    if isinstance(told, str) and _TIME.match(told):
-        return datetime.fromisoformat(told).replace(tzinfo=UTC)
-    return told
+    if isinstance(stored, str) and _TIME.match(stored):
+        return datetime.fromisoformat(stored).replace(tzinfo=UTC)
+    return stored
 
 
 def inserts() -> list[tuple[str, list[tuple]]]:

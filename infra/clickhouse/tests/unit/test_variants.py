@@ -28,7 +28,7 @@ SETTINGS non_replicated_deduplication_window = 10
 COMMENT '{}'"""
 
 
-def one(text: str, target: Target) -> tuple[str, ...]:
+def translated(text: str, target: Target) -> tuple[str, ...]:
     """Returns the statements that one statement becomes in the target's variant."""
     return statements([text], target)[0]
 
@@ -48,7 +48,7 @@ def test_a_replicated_table():
         .replace("ENGINE = Repl", "ENGINE = ReplicatedRepl")
         .replace("non_replicated_deduplication_window", WINDOW)
     )
-    assert one(text, REPLICATED) == (expected,)
+    assert translated(text, REPLICATED) == (expected,)
 
 
 def test_a_table_of_a_cloud_service():
@@ -57,7 +57,7 @@ def test_a_table_of_a_cloud_service():
     Its engine reads the replicated window.
     """
     text = TABLE.format("sharded by a")
-    assert one(text, CLOUD) == (text.replace("non_replicated_deduplication_window", WINDOW),)
+    assert translated(text, CLOUD) == (text.replace("non_replicated_deduplication_window", WINDOW),)
     others = [
         "ALTER TABLE t ADD COLUMN c UInt8",
         "DROP TABLE IF EXISTS t",
@@ -65,12 +65,12 @@ def test_a_table_of_a_cloud_service():
     ]
     assert statements([text, *others], CLOUD)[1:] == [(other,) for other in others]
     with pytest.raises(VariantError, match="CREATE MATERIALIZED VIEW"):
-        one("CREATE MATERIALIZED VIEW m TO t AS SELECT 1", CLOUD)
+        translated("CREATE MATERIALIZED VIEW m TO t AS SELECT 1", CLOUD)
 
 
 def test_a_sharded_table():
     """Rows are in <table>_local, on the shard that the hash of the sharding columns selects."""
-    local, over = one(TABLE.format("sharded by a, b"), DISTRIBUTED)
+    local, over = translated(TABLE.format("sharded by a, b"), DISTRIBUTED)
     assert "EXISTS t_local ON CLUSTER 'mesh'" in local
     assert "'/clickhouse/tables/{shard}/{database}/t_local', '{replica}', b)" in local
     assert over == (
@@ -81,7 +81,7 @@ def test_a_sharded_table():
 
 def test_a_whole_table():
     """All nodes are replicas of one table, whatever their shard."""
-    (text,) = one(TABLE.format("whole on every node"), DISTRIBUTED)
+    (text,) = translated(TABLE.format("whole on every node"), DISTRIBUTED)
     assert "EXISTS t ON CLUSTER" in text
     assert "('/clickhouse/tables/all/{database}/t', '{shard}-{replica}', b)" in text
 
@@ -116,7 +116,7 @@ def test_later_changes_follow_the_table():
 def test_what_has_no_variant_is_named(text, message):
     """Statements that would be wrong on a cluster are refused with the table's name."""
     with pytest.raises(VariantError, match=re.escape(message)):
-        one(text, DISTRIBUTED)
+        translated(text, DISTRIBUTED)
 
 
 def test_a_migration_without_a_variant_is_a_migration_error(tmp_path):
@@ -147,10 +147,10 @@ def test_nothing_else_of_a_statement_changes(name, columns, engine, arguments, n
     )
     if not all(re.fullmatch("[a-z_]+", c) for c in shard):
         with pytest.raises(VariantError):
-            one(text, DISTRIBUTED)
+            translated(text, DISTRIBUTED)
         return
     for target, named in [(REPLICATED, name), (DISTRIBUTED, f"{name}_local")]:
-        made = one(text, target)[0]
+        made = translated(text, target)[0]
         made = re.sub(r"\('/clickhouse/[^']*', '\{replica\}'(?:, )?([^)]*)\)", r"(\1)", made)
         made = made.replace(" ON CLUSTER 'mesh'", "").replace("= Replicated", "= ")
         made = made.replace(f"TABLE {named}", f"TABLE {name}", 1).replace(f"{engine}()", engine)

@@ -28,7 +28,7 @@ class Keys:
         """
         self._paths = (signing_key, ruleset_keys)
         self._seen = self._read()
-        self._own, self._trusted = self._parse(self._seen)
+        self._signer, self._trusted = self._parse(self._seen)
 
     @property
     def id(self) -> str:
@@ -58,16 +58,16 @@ class Keys:
         self._seen = content
         if unreadable:
             raise unreadable
-        before = (self._own_id(), set(self._trusted))
-        self._own, self._trusted = self._parse(content)
-        return (self._own_id(), set(self._trusted)) != before
+        before = (self._signer_id(), set(self._trusted))
+        self._signer, self._trusted = self._parse(content)
+        return (self._signer_id(), set(self._trusted)) != before
 
     def _signing_key(self) -> Ed25519PrivateKey:
-        assert self._own is not None  # only `run` signs, and its settings require the key
-        return self._own
+        assert self._signer is not None  # only `run` signs, and its settings require the key
+        return self._signer
 
-    def _own_id(self) -> str | None:
-        return None if self._own is None else self.id
+    def _signer_id(self) -> str | None:
+        return None if self._signer is None else self.id
 
     def _read(self) -> tuple[bytes, ...]:
         content = []
@@ -82,11 +82,11 @@ class Keys:
         self, content: tuple[bytes, ...]
     ) -> tuple[Ed25519PrivateKey | None, dict[str, Ed25519PublicKey]]:
         signing_key, ruleset_keys = self._paths
-        own = None if signing_key is None else private_key(signing_key, content[0])
+        signer = None if signing_key is None else private_key(signing_key, content[0])
         trusted = [] if ruleset_keys is None else public_keys(ruleset_keys, content[1])
-        if own is not None:
-            trusted.append(own.public_key())
-        return own, {signing.key_id(key): key for key in trusted}
+        if signer is not None:
+            trusted.append(signer.public_key())
+        return signer, {signing.key_id(key): key for key in trusted}
 
 
 def private_key(path: Path, pem: bytes) -> Ed25519PrivateKey:

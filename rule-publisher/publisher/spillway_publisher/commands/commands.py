@@ -84,7 +84,7 @@ class _Signed:
         except NotFoundError:
             return []
 
-    def tell(self) -> None:
+    def report_refused(self) -> None:
         """Prints to stderr how many rulesets were left out, by reason."""
         counters = self._telemetry.counters
         refused = {k.removeprefix("malformed."): n for k, n in counters.items() if k.startswith("malformed.")}
@@ -101,7 +101,7 @@ async def status(settings: OperatorSettings, as_json: bool) -> int:
     signed = _Signed(settings)
     async with _jetstream(settings) as js:
         in_force = await signed.latest(js)
-    signed.tell()
+    signed.report_refused()
     acknowledged = await _acknowledged(settings, {r.version for r in in_force.values()})
     table = operator.status_rows(in_force, acknowledged, time.time_ns())
     print(json.dumps(table) if as_json else operator.format_table(table))
@@ -129,7 +129,7 @@ async def history(settings: OperatorSettings, limit: int, as_json: bool) -> int:
     signed = _Signed(settings)
     async with _jetstream(settings) as js:
         table = operator.checkpoint_rows(await signed.checkpoints(js, LARGEST_VERSION, limit))
-    signed.tell()
+    signed.report_refused()
     print(json.dumps(table) if as_json else operator.format_table(table))
     return 0
 
@@ -167,7 +167,7 @@ async def rollback(
     async with _jetstream(settings) as js:
         history = await signed.history(js)
         old = await _earlier(js, signed, history, to, before)
-        signed.tell()
+        signed.report_refused()
         newest = max((ruleset.version for found in history.values() for ruleset in found), default=0)
         proposal = operator.rollback(old, newest, reason, lifetime_s, time.time_ns())
         given = await _in_force(js, signed, proposal, history)

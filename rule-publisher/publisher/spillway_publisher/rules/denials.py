@@ -51,8 +51,8 @@ def renewal(
     denials out.
     """
     wanted = of(policy, [cluster.name for cluster in topology.clusters])
-    said = [denial for _, ruleset in sorted(in_force.items()) for denial in ruleset.denials]
-    if said == wanted:
+    current = [denial for _, ruleset in sorted(in_force.items()) for denial in ruleset.denials]
+    if current == wanted:
         return None
     proposal = renewed(in_force, policy, topology, now_ns)
     if _expiry(in_force) <= now_ns:

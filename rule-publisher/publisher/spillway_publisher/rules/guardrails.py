@@ -59,9 +59,9 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
         return _refused("shadow", ["shadow: true: computed, not published", *changes])
     # Every rule of an operator's ruleset gives the reason for sending it. The audit stores that
     # reason.
-    said = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
-    said = [proposal.reason] if proposal.reason else said
-    return Decision(result, "; ".join(filter(None, said + changes)))
+    reasons = [rule.reason for rule in proposal.rules[:1]] if proposal.origin == ORIGIN_OPERATOR else []
+    reasons = [proposal.reason] if proposal.reason else reasons
+    return Decision(result, "; ".join(filter(None, reasons + changes)))
 
 
 def _refused(by: str, problems: list[str]) -> Decision:

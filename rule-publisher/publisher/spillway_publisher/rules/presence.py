@@ -79,25 +79,25 @@ class Presence:
         self._seen: dict[tuple[str, int | str], _Seen] = {}
         self._first: float | None = None
         # Arrivals: the last heartbeat; the first one after the last silence
-        self._heard = self._since = float("-inf")
+        self._latest_at = self._since = float("-inf")
         self._ttl_s = 0.0
 
     @property
-    def heard(self) -> float:
+    def latest_at(self) -> float:
         """When the last heartbeat arrived."""
-        return self._heard
+        return self._latest_at
 
     @property
     def until(self) -> float:
         """When the placement expires unless another heartbeat arrives."""
-        return self._heard + self._ttl_s
+        return self._latest_at + self._ttl_s
 
     @property
     def serving(self) -> int | None:
         """The newest version that live relays serve; None before all had time to report."""
-        if self._first is None or self._heard - self._first < self._ttl_s / 2:
+        if self._first is None or self._latest_at - self._first < self._ttl_s / 2:
             return None
-        return max(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._heard)
+        return max(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._latest_at)
 
     def hear(self, heartbeat: Heartbeat, at: float) -> bool:
         """Takes a checked heartbeat that arrived at `at`.
@@ -109,10 +109,10 @@ class Presence:
         if self._older(heartbeat, at):
             return False
         self._make_room(relay, at, ttl_s)
-        if at - self._heard > ttl_s / 2:
+        if at - self._latest_at > ttl_s / 2:
             self._since = at
         self._first = at if self._first is None else self._first
-        self._heard, self._ttl_s = max(self._heard, at), ttl_s
+        self._latest_at, self._ttl_s = max(self._latest_at, at), ttl_s
         self.relays[relay], self._versions[relay] = at, heartbeat.ruleset_version
         self._holds.pop(relay, None)
         if heartbeat.HasField("hold_seconds"):
@@ -133,7 +133,7 @@ class Presence:
         Returns None in the first half of a time to live, when some relays may not have reported
         yet.
         """
-        if self._first is None or self._heard - self._first < self._ttl_s / 2:
+        if self._first is None or self._latest_at - self._first < self._ttl_s / 2:
             return None
         counts: dict[str, int] = {}
         for (service, _), seen in self._seen.items():
@@ -156,16 +156,16 @@ class Presence:
         own, so only the order of arrival counts for them.
         """
         relay, sent = heartbeat.relay, heartbeat.at.ToMicroseconds()
-        heard, last = self.relays.get(relay, float("-inf")), self._sent.get(relay, 0)
-        if at < heard or not relay or not sent or sent > last:
-            return at < heard
+        previous, last = self.relays.get(relay, float("-inf")), self._sent.get(relay, 0)
+        if at < previous or not relay or not sent or sent > last:
+            return at < previous
         before, self._behind[relay] = self._behind.get(relay, sent), sent
-        return sent == last or sent <= before or at - heard < heartbeat.ttl_seconds / 2
+        return sent == last or sent <= before or at - previous < heartbeat.ttl_seconds / 2
 
     def _lapsed(self, seen: _Seen) -> bool:
         relay_spoke_since = self.relays.get(seen.relay, float("-inf")) > seen.at
         lasts = seen.ttl_s if relay_spoke_since else max(HANDOVER_S, seen.ttl_s)
-        return max(seen.at, self._since) + lasts <= self._heard
+        return max(seen.at, self._since) + lasts <= self._latest_at
 
     def _version(self) -> int:
         """Returns the lowest version among the relays that reported within the time to live."""
@@ -173,10 +173,10 @@ class Presence:
 
     def _reporting(self) -> list[str]:
         """Returns the relays that reported within the time to live."""
-        return [relay for relay, at in self.relays.items() if at + self._ttl_s > self._heard]
+        return [relay for relay, at in self.relays.items() if at + self._ttl_s > self._latest_at]
 
     def _make_room(self, relay: str, at: float, ttl_s: float) -> None:
-        for name in [name for name, heard in self.relays.items() if heard + _FORGET_S < at]:
+        for name in [name for name, latest in self.relays.items() if latest + _FORGET_S < at]:
             self._forget(name)
         if relay in self.relays or len(self.relays) < RELAYS:
             return

@@ -72,8 +72,8 @@ def exposition(
             expiry = ruleset.expires_at.ToMilliseconds() / 1000
             yield Sample(_P + "ruleset_expiry_timestamp_seconds", expiry, (cluster,))
         for cluster, relays in dict(telemetry.relays).items():
-            for relay, heard in relays.items():
-                yield Sample(_P + "relay_heard_timestamp_seconds", heard, (cluster, relay))
+            for relay, latest_at in relays.items():
+                yield Sample(_P + "relay_heard_timestamp_seconds", latest_at, (cluster, relay))
         yield Sample(_P + "history_rows_waiting", waiting())
         for name, value in dict(telemetry.counters).items():
             if name != "acks":  # it is the sum of the counters by cluster

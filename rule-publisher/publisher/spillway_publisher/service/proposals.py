@@ -228,7 +228,7 @@ def origin_problem(proposal: Ruleset, subject: str) -> str | None:
         return f"reset_fences: proposed by {subject}; only {operator} may ask for it"
     if problem := fences.reset_problem(proposal):
         return problem
-    own = names.NATS_SUBJECT_PROPOSALS.format(origin=origin.removeprefix("ORIGIN_").lower())
-    if subject in (own, operator) or not proposal.origin:
+    expected = names.NATS_SUBJECT_PROPOSALS.format(origin=origin.removeprefix("ORIGIN_").lower())
+    if subject in (expected, operator) or not proposal.origin:
         return None
     return f"origin: {origin}; proposed by {subject}, which may propose in its own name only"

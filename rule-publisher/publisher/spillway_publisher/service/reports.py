@@ -103,7 +103,7 @@ class Reports:
         # differ.
         self._server_at = (await consumer.consumer_info()).created.timestamp() - time.monotonic()
         async for batch in batches(consumer):
-            for message, heartbeat in await self._sort_out(batch, self._heard):
+            for message, heartbeat in await self._sort_out(batch, self._heartbeat):
                 late = self._presences[heartbeat.cluster].until <= time.monotonic()
                 self._telemetry.counters["heartbeats.late" if late else "heartbeats"] += 1
                 await message.ack()
@@ -111,7 +111,7 @@ class Reports:
             if self._caught_up:
                 self._place()
 
-    def _heard(self, message: Msg) -> Heartbeat:
+    def _heartbeat(self, message: Msg) -> Heartbeat:
         """Takes a heartbeat into its cluster's placement. Raises Malformed."""
         pattern = names.NATS_SUBJECT_HEARTBEATS
         heartbeat = read_report(Heartbeat, message.data, message.subject, pattern, self._clusters)
@@ -158,7 +158,9 @@ class Reports:
             presence = self._presences[cluster]
             placement = presence.placement(cluster)
             if placement is not None:
-                placement.at.FromMicroseconds(int((time.time() - time.monotonic() + presence.heard) * 1e6))
+                placement.at.FromMicroseconds(
+                    int((time.time() - time.monotonic() + presence.latest_at) * 1e6)
+                )
                 self._hot_state.place(placement, presence.until)
         self._unplaced.clear()
 

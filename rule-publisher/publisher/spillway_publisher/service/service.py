@@ -73,7 +73,7 @@ class Service:
         self._proposals.placement = self._reports.placement
         self._known = Known(self._clusters)
         self._proposals.in_force, self._proposals.unknown = self._in_force, self._unknown
-        self._said_unknown: str | None = None
+        self._reported_unknown: str | None = None
         self._listening_since = self._learned = time.monotonic()
         self._recovered = False
 
@@ -159,7 +159,7 @@ class Service:
                 await self._bucket.load()
                 await self._sign_again()
                 await self._learn(js)
-            changed = self._guardrails_changed() | self._say_unknown()
+            changed = self._guardrails_changed() | self._report_unknown()
             self._proposals.policy = self._guardrails.current
             # Repeated after ENFORCE_S, because our proposal is refused when another one comes in
             # between.
@@ -167,7 +167,11 @@ class Service:
                 await self._enforce(js)
                 enforced = time.monotonic()
             # After the kill switch, which it must not delay.
-            if self._said_unknown and self._known.unread and time.monotonic() - self._learned > LEARN_AGAIN_S:
+            if (
+                self._reported_unknown
+                and self._known.unread
+                and time.monotonic() - self._learned > LEARN_AGAIN_S
+            ):
                 await self._learn(js)
             self._hot_state.in_force(self._in_force())
             await asyncio.sleep(self._settings.refresh_s)
@@ -209,15 +213,15 @@ class Service:
         listened = time.monotonic() - self._listening_since >= HANDOVER_S
         return self._known.unknown(self._reports.serving(), listened)
 
-    def _say_unknown(self) -> bool:
+    def _report_unknown(self) -> bool:
         """Logs why it is unknown which rulesets relays route by.
 
         Returns whether it became known, or became unknown.
         """
-        before, self._said_unknown = self._said_unknown, self._unknown()
-        if self._said_unknown and self._said_unknown != before:
-            log.warning("what is in force is unknown: %s", self._said_unknown)
-        return (before is None) != (self._said_unknown is None)
+        before, self._reported_unknown = self._reported_unknown, self._unknown()
+        if self._reported_unknown and self._reported_unknown != before:
+            log.warning("what is in force is unknown: %s", self._reported_unknown)
+        return (before is None) != (self._reported_unknown is None)
 
     def _note_checkpoint(self) -> None:
         """Notes a checkpoint of the rulesets in force at the start.
@@ -277,8 +281,8 @@ class Service:
             log.warning("the guardrails are wrong; the last good ones stay: %s", error)
             return False
         if changed:
-            said = self._guardrails.current.model_dump(mode="json")
-            log.info("guardrails changed", extra=fields(guardrails=said))
+            values = self._guardrails.current.model_dump(mode="json")
+            log.info("guardrails changed", extra=fields(guardrails=values))
         return changed
 
     async def _enforce(self, js) -> None:

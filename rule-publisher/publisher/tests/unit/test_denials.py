@@ -24,7 +24,7 @@ HOLD_S = VALUE_HOLD_SECONDS
 ITEMS_NOT_SOUTH = {"denied_destinations": [Rule(traffic_class=CLASS, clusters=["south"])]}
 
 
-def said(of: list[Denial]) -> list[tuple[str, str, list[str]]]:
+def rows(of: list[Denial]) -> list[tuple[str, str, list[str]]]:
     return [(*contract.key(denial), list(denial.clusters)) for denial in of]
 
 
@@ -48,7 +48,7 @@ def test_denials_are_merged_per_source_and_class_and_in_order():
             Rule(source_cluster="south", clusters=["island"]),
         ]
     )
-    assert said(denials.of(policy, CLUSTERS)) == [
+    assert rows(denials.of(policy, CLUSTERS)) == [
         ("island", CLASS, ["south"]),
         ("north", CLASS, ["island", "south"]),
         ("south", "", ["island"]),
@@ -76,8 +76,8 @@ def test_denials_keep_the_contract_and_deny_what_the_file_denies(listed):
     assert contract.check(found, CLUSTERS) == []
     for source in CLUSTERS:
         for cluster in CLUSTERS:
-            told = any(s == source and c in ("", CLASS) and cluster in to for s, c, to in said(found))
-            assert told == policy.denies(source, CLASS, cluster)
+            denied = any(s == source and c in ("", CLASS) and cluster in to for s, c, to in rows(found))
+            assert denied == policy.denies(source, CLASS, cluster)
 
 
 def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(ask, make):
@@ -88,7 +88,7 @@ def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(a
     for proposal in (make({"north": {"north": 10_000}}, now_ns=NOW), make({}, now_ns=NOW, policy="frozen")):
         proposal.denials.add(source_cluster="north", clusters=["island"])
         decision = ask(proposal, frozen=proposal.policy == "frozen", **ITEMS_NOT_SOUTH)
-        assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+        assert rows(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
         assert not ask(proposal).ruleset.denials
 
 
@@ -97,7 +97,7 @@ def test_slices_have_their_own_denials_and_join_again(make):
     whole = make({"north": {"north": 10_000}})
     whole.denials.extend(denials.of(Guardrails(**ITEMS_NOT_SOUTH), CLUSTERS))
     parts = slices.cut(whole, CLUSTERS, 3)
-    assert {c: said(p.denials) for c, p in parts.items()} == {c: [(c, CLASS, ["south"])] for c in CLUSTERS}
+    assert {c: rows(p.denials) for c, p in parts.items()} == {c: [(c, CLASS, ["south"])] for c in CLUSTERS}
     assert slices.join(parts.values()).denials == whole.denials
 
 
@@ -106,7 +106,7 @@ def test_a_rollback_says_todays_denials(ask, make):
     old = make({"north": {"north": 10_000}}, version=3)
     old.denials.add(source_cluster="atlantis", clusters=["atlantis"])
     decision = ask(operator.rollback(old, 5, "slow", 60, NOW), **ITEMS_NOT_SOUTH)
-    assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+    assert rows(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_new_denial_is_proposed_with_what_is_in_force_within_it(renew, make):
     proposal, decision = renew(old, **ITEMS_NOT_SOUTH)
     (rule,) = decision.ruleset.rules
     assert {d.cluster: d.weight for d in rule.destinations} == {"north": 5000, "island": 5000}
-    assert said(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
+    assert rows(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
     assert (proposal.origin, proposal.expires_at) == (ORIGIN_OPTIMIZER, old.expires_at)
 
 

@@ -346,19 +346,19 @@ def test_a_leader_that_was_replaced_is_refused_whatever_it_says(ask, make):
     fences = {ORIGIN_OPTIMIZER: 7, ORIGIN_PAPA: 3}
     spread = {"north": {"north": 4000, "south": 6000}}
 
-    def said(**fields):
+    def proposed(**fields):
         resumed = fields.pop("resumed", False)
         return ask(make(spread, now_ns=NOW, **fields), resumed=resumed, fences=fences)
 
-    late = said(fencing_token=6)
+    late = proposed(fencing_token=6)
     assert late.ruleset is None
     assert "fencing_token: 6 is of an earlier leader" in late.reason
     assert "must be at least 7, the newest token of ORIGIN_OPTIMIZER" in late.reason
-    assert said().ruleset is None
-    assert said(fencing_token=7).ruleset and said(fencing_token=8).ruleset
-    assert said(fencing_token=4, origin=ORIGIN_PAPA).ruleset
-    assert said(origin=ORIGIN_OPERATOR).ruleset
-    assert said(fencing_token=6, resumed=True).ruleset
+    assert proposed().ruleset is None
+    assert proposed(fencing_token=7).ruleset and proposed(fencing_token=8).ruleset
+    assert proposed(fencing_token=4, origin=ORIGIN_PAPA).ruleset
+    assert proposed(origin=ORIGIN_OPERATOR).ruleset
+    assert proposed(fencing_token=6, resumed=True).ruleset
 
 
 def test_a_drained_cluster_is_left_at_once_and_keeps_no_local_share(ask, make):

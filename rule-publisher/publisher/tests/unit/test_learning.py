@@ -54,9 +54,9 @@ def signed(ruleset: Ruleset, by, sequence: int) -> RawStreamMsg:
 @pytest.fixture
 def stolen(make):
     """Thousands of checkpoints that the dropped key has signed."""
-    one = signed(make(HALF, version=7), STOLEN, 1)
+    forged = signed(make(HALF, version=7), STOLEN, 1)
     return Stream(
-        [RawStreamMsg(one.subject, seq, one.data, headers=one.headers) for seq in range(1, MANY + 1)]
+        [RawStreamMsg(forged.subject, seq, forged.data, headers=forged.headers) for seq in range(1, MANY + 1)]
     )
 
 

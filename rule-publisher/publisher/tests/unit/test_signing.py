@@ -42,10 +42,10 @@ def test_what_was_signed_is_verified(cluster, payload):
 @given(clusters, payloads, clusters, payloads)
 def test_nothing_else_has_the_same_signature(cluster, payload, other_cluster, other_payload):
     """Two different values sign different bytes, even if only the border after the name moves."""
-    one, other = (cluster, payload), (other_cluster, other_payload)
-    assert (signing.message(*one) == signing.message(*other)) == (one == other)
-    if one != other:
-        assert refusal(*other, signing.sign(KEY, *one)) == signing.BAD_SIGNATURE
+    signed, other = (cluster, payload), (other_cluster, other_payload)
+    assert (signing.message(*signed) == signing.message(*other)) == (signed == other)
+    if signed != other:
+        assert refusal(*other, signing.sign(KEY, *signed)) == signing.BAD_SIGNATURE
 
 
 @given(payloads, st.integers(min_value=0))

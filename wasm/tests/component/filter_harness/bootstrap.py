@@ -71,12 +71,12 @@ def filters(side: str, setup: Setup) -> list[dict]:
     if setup.overrides is None:
         return []
     cluster_name, service = IDENTITIES[side]
-    own = {"direction": side, "cluster": cluster_name, "service": service, "flush_interval_ms": 200}
+    settings = {"direction": side, "cluster": cluster_name, "service": service, "flush_interval_ms": 200}
     if side == "inbound":
-        own["edge"] = setup.edge
+        settings["edge"] = setup.edge
         if setup.peer_identity is not None:
-            own["peer_identity"] = setup.peer_identity
-    return [wasm_filter({**own, **setup.overrides})]
+            settings["peer_identity"] = setup.peer_identity
+    return [wasm_filter({**settings, **setup.overrides})]
 
 
 def routes(target: str, metadata: dict, setup: Setup) -> list[dict]:
@@ -145,7 +145,7 @@ def bootstrap(
     config["stats_config"] = pod_stats_config()
     config["node"] = {"id": NODE, "cluster": "cart"}
     if setup.listeners is None:
-        static = [{k: v for k, v in one.items() if k != "@type"} for one in listeners]
+        static = [{k: v for k, v in entry.items() if k != "@type"} for entry in listeners]
         config["static_resources"]["listeners"] = static
     else:
         source = {"path_config_source": {"path": str(setup.listeners)}, "resource_api_version": "V3"}

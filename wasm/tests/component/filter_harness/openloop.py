@@ -81,10 +81,10 @@ def arrivals(flows: tuple[Flow, ...], seconds: float, seed: int) -> list[tuple[f
         while at < seconds:
             out.append((at, flow))
             at += draw.expovariate(flow.rate)
-    return sorted(out, key=lambda one: one[0])
+    return sorted(out, key=lambda arrival: arrival[0])
 
 
-async def _one(port: int, flow: Flow, due: float, records: list[Record]) -> None:
+async def _request(port: int, flow: Flow, due: float, records: list[Record]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     trace, _, headers = traced()
     # The connection exists already, so the recorded time is that of the request itself.
@@ -104,7 +104,7 @@ async def _all(port: int, schedule: list[tuple[float, Flow]]) -> list[Record]:
     start, tasks = time.monotonic() + 0.3, []
     for at, flow in schedule:
         await asyncio.sleep(max(0.0, start + at - 0.2 - time.monotonic()))
-        tasks.append(asyncio.create_task(_one(port, flow, start + at, records)))
+        tasks.append(asyncio.create_task(_request(port, flow, start + at, records)))
     await asyncio.gather(*tasks)
     return records
 
