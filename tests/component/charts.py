@@ -36,9 +36,9 @@ def helm(
     command: str, *arguments: str | Path, values: Mapping[str, Any] | None = None
 ) -> subprocess.CompletedProcess:
     """Runs helm. `values` are passed on standard input."""
-    told = ["--values", "-"] if values is not None else []
+    values_flags = ["--values", "-"] if values is not None else []
     return subprocess.run(
-        [program("helm"), command, *arguments, *told],
+        [program("helm"), command, *arguments, *values_flags],
         input=yaml.safe_dump(values or {}), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -50,8 +50,10 @@ def render(
 
     Raises AssertionError with helm's output when helm fails.
     """
-    told = [f"--values={file}" for file in files]
-    done = helm("template", "spillway", chart, "--namespace", "spillway", *told, *flags, values=values)
+    values_flags = [f"--values={file}" for file in files]
+    done = helm(
+        "template", "spillway", chart, "--namespace", "spillway", *values_flags, *flags, values=values
+    )
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 

@@ -62,7 +62,7 @@ def render(values: Mapping[str, Any], chart: Path = CHART, namespace: str = "spi
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def one(objects: list[dict], kind: str, name: str) -> dict:
+def find(objects: list[dict], kind: str, name: str) -> dict:
     found = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
     assert len(found) == 1, f"{kind} {name}: {len(found)} of them"
     return found[0]

@@ -36,8 +36,8 @@ def hotel_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     given = os.environ.get("SPILLWAY_CLICKHOUSE_TEST_URL")
     if not given:
-        with clickhouse_server(tmp_path_factory.mktemp("clickhouse")) as own:
-            yield own
+        with clickhouse_server(tmp_path_factory.mktemp("clickhouse")) as server:
+            yield server
         return
     name = "cookbook_" + secrets.token_hex(4)
     there = urlunsplit(urlsplit(given)._replace(path=f"/{name}"))

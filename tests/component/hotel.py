@@ -193,10 +193,10 @@ def hop_us(made: tuple[Made, ...], calls: tuple[Call, ...]) -> dict[tuple, list[
 
     Only calls that were answered and did not fail are included, with one value per call.
     """
-    own = {(c.trace, c.service): c for c in calls}
+    answers = {(c.trace, c.service): c for c in calls}
     found = defaultdict(list)
     for m in made:
-        answer = own.get((m.trace, m.destination))
+        answer = answers.get((m.trace, m.destination))
         if answer and not m.failed and not answer.failed:
             found[m.version, m.destination, m.cluster].append((m.network or 0) + answer.exclusive)
     return found

@@ -50,8 +50,8 @@ def served() -> dict[str, set[str]]:
                 found[name] = set(re.findall(r"`(\w+)`", labels))
     for name, labels in _SERVERS.findall((ROOT / "infra/alerts/servers.md").read_text()):
         found[name] = set(re.findall(r"`(\w+)`", labels))
-    own = (ROOT / "collectors/kafkapartitionexporter/documentation.md").read_text()
-    for name in _DOCUMENTED.findall(own):
+    page = (ROOT / "collectors/kafkapartitionexporter/documentation.md").read_text()
+    for name in _DOCUMENTED.findall(page):
         found.setdefault(name, {"topic", "reason"})
     for name in [
         name for name in found if name.startswith("spillway_relay_") and name.endswith("ack_seconds")

@@ -70,9 +70,9 @@ class Pod:
 
     def prepare(self, tls: Path, ports: Ports) -> list[str]:
         """Writes the ConfigMap's files and returns Envoy's command."""
-        own = {"admin": self.admin, "inbound": self.inbound, "outbound": self.outbound}
-        objects = cluster_chart.render(values(own, self.app_port) | self.more)
-        files = cluster_chart.one(objects, "ConfigMap", f"spillway-envoy-{self.service}")["data"]
+        pod_ports = {"admin": self.admin, "inbound": self.inbound, "outbound": self.outbound}
+        objects = cluster_chart.render(values(pod_ports, self.app_port) | self.more)
+        files = cluster_chart.find(objects, "ConfigMap", f"spillway-envoy-{self.service}")["data"]
         self.folder.mkdir()
         for name, content in files.items():
             (self.folder / name).write_text(self._here(content, tls))

@@ -65,10 +65,10 @@ def collector(folder: Path, store: Keystore, ports: Ports, shown: str = "collect
         cluster_chart.REQUIRED | {"collector": {"kafka": {"brokers": f"{HOST}:{free_port()}"}}}
     )
     (container,) = cluster_chart.pods(rendered)["spillway-collector"]["containers"]
-    own = str(store.folder / shown)
+    tls_folder = str(store.folder / shown)
     moved = {
         "/etc/spillway-secrets/kafka": str(folder),
-        **{f"/etc/spillway-secrets/{name}": own for name in ("tls", "trust")},
+        **{f"/etc/spillway-secrets/{name}": tls_folder for name in ("tls", "trust")},
         "/var/lib/spillway": str(folder / "collector-state"),
         "0.0.0.0:4317": f"{HOST}:{ports.grpc}",
         "0.0.0.0:4318": f"{HOST}:{ports.http}",

@@ -30,7 +30,7 @@ def start(
     name: str, command: list[str], folder: Path, health: int, environment: dict[str, str]
 ) -> servers.Server:
     folder.mkdir(parents=True, exist_ok=True)
-    own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}", "SPILLWAY_STATE_DIR": str(folder / "state")}
+    variables = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{health}", "SPILLWAY_STATE_DIR": str(folder / "state")}
     return servers.Server(
-        "", command, folder / f"{name}.log", lambda: servers.healthy(health), own | environment
+        "", command, folder / f"{name}.log", lambda: servers.healthy(health), variables | environment
     )

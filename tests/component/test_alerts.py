@@ -42,7 +42,7 @@ def test_every_alert_fires_when_it_should_and_only_then():
     silent, firing = set(), set()
     for file in tests:
         for check in (
-            one for test in yaml.safe_load(file.read_text())["tests"] for one in test["promql_expr_test"]
+            case for test in yaml.safe_load(file.read_text())["tests"] for case in test["promql_expr_test"]
         ):
             [name] = re.findall(r'^count\(ALERTS\{alertname="(\w+)", alertstate="firing"\}\)$', check["expr"])
             (firing if check["exp_samples"] else silent).add(name)
@@ -58,8 +58,8 @@ def test_an_alert_reads_what_boxes_serve_and_says_what_to_do(rule):
     assert not metric_names.wrong(rule["expr"])
     assert rule["for"] and rule["labels"]["severity"] in ("critical", "warning")
     notes = rule["annotations"]
-    told = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
-    assert told <= metric_names.shown(rule["expr"])
+    labels = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
+    assert labels <= metric_names.shown(rule["expr"])
     assert notes["runbook_url"] == f"docs/operations.md#{rule['alert'].lower()}"
     assert RUNBOOK.read_text().count(f"\n#### {rule['alert']}\n") == 1
 

@@ -21,11 +21,11 @@ TOLERANCE = 0.1  # Kubernetes' default
 
 
 def values(partitions: int = 8, **autoscaling: Any) -> dict[str, Any]:
-    said = {"enabled": True, "prometheus": "https://prometheus.monitoring:9090"} | autoscaling
+    settings = {"enabled": True, "prometheus": "https://prometheus.monitoring:9090"} | autoscaling
     return {
         "image": {"registry": "registry.example/spillway"},
         "kafka": {"brokers": "kafka:9093", "clusters": ["west"], "partitions": partitions},
-        "streams": {"autoscaling": said},
+        "streams": {"autoscaling": settings},
     }
 
 
@@ -65,8 +65,8 @@ def test_keda_shows_what_the_secret_holds():
 
     The authority of Prometheus comes from the user's ConfigMap. Every job's trigger refers to them.
     """
-    said = {"modes": ["basic", "tls"], "secret": "keda", "caConfigMap": "prometheus-ca"}
-    objects = charts.render(CHART, values(authentication=said))
+    settings = {"modes": ["basic", "tls"], "secret": "keda", "caConfigMap": "prometheus-ca"}
+    objects = charts.render(CHART, values(authentication=settings))
     charts.conform(objects)
     spec = charts.of(objects, "TriggerAuthentication")["spillway-streams"]["spec"]
     keys = ("username", "password", "cert", "key")
@@ -111,11 +111,11 @@ class Autoscaler:
         It is proportional to the current number, and unchanged within the tolerance.
         """
         found = []
-        for one in self.spec["triggers"]:
-            if one["type"] == "cpu":
-                ratio = utilisation / float(one["metadata"]["value"])
+        for trigger in self.spec["triggers"]:
+            if trigger["type"] == "cpu":
+                ratio = utilisation / float(trigger["metadata"]["value"])
             else:
-                ratio = lag_s / (float(one["metadata"]["threshold"]) * replicas)
+                ratio = lag_s / (float(trigger["metadata"]["threshold"]) * replicas)
             found.append(replicas if abs(ratio - 1) <= TOLERANCE else math.ceil(ratio * replicas))
         return max(found)
 
@@ -154,19 +154,19 @@ def simulate(
     `load` is in messages per second, of which one worker takes one. `cores` is the worker's CPU use
     at that rate, in units of its request.
     """
-    autoscaler, replicas, backlog, told = Autoscaler(spec), 2, 0.0, []
+    autoscaler, replicas, backlog, steps = Autoscaler(spec), 2, 0.0, []
     for now in range(0, hours * HOUR_S, STEP_S):
         taken = min(replicas * STEP_S, backlog + load(now) * STEP_S)
         backlog += load(now) * STEP_S - taken
         lag_s = backlog / max(load(now), 1e-9) * spec["maxReplicaCount"]  # summed over partitions
         after = autoscaler.step(now, replicas, lag_s, 100 * cores * taken / STEP_S / replicas)
-        told.append((now, after - replicas, backlog / max(load(now), 1e-9)))
+        steps.append((now, after - replicas, backlog / max(load(now), 1e-9)))
         replicas = after
-    return told
+    return steps
 
 
-def changes(told: Iterable[tuple[int, int, float]], since_s: int) -> int:
-    return sum(change != 0 for now, change, _ in told if now >= since_s)
+def changes(steps: Iterable[tuple[int, int, float]], since_s: int) -> int:
+    return sum(change != 0 for now, change, _ in steps if now >= since_s)
 
 
 CONSTANT = [0.3, 0.9, 1.5, 2.5, 3.1, 4.4, 5.5]
@@ -176,9 +176,9 @@ CONSTANT = [0.3, 0.9, 1.5, 2.5, 3.1, 4.4, 5.5]
 @pytest.mark.parametrize("cores", [0.8, 1.0, 1.6])
 def test_the_number_of_workers_settles_under_a_constant_load(spec: dict, load: float, cores: float):
     """After two hours the number does not change for ten more hours, and nothing lags."""
-    told = simulate(spec, lambda _: load, 12, cores)
-    assert changes(told, 2 * HOUR_S) == 0
-    assert max(lag for now, _, lag in told if now >= 2 * HOUR_S) < 1
+    steps = simulate(spec, lambda _: load, 12, cores)
+    assert changes(steps, 2 * HOUR_S) == 0
+    assert max(lag for now, _, lag in steps if now >= 2 * HOUR_S) < 1
 
 
 def test_a_day_takes_workers_up_and_down_once(spec: dict):
@@ -190,10 +190,10 @@ def test_a_day_takes_workers_up_and_down_once(spec: dict):
     def day(now: int) -> float:
         return 3 - 1.8 * math.cos(now / HOUR_S / 24 * 2 * math.pi) + 0.3 * math.sin(now / 600 * 2 * math.pi)
 
-    told = simulate(spec, day, 48)
-    ways = [change > 0 for now, change, _ in told if change and now >= 24 * HOUR_S]
+    steps = simulate(spec, day, 48)
+    ways = [change > 0 for now, change, _ in steps if change and now >= 24 * HOUR_S]
     assert sum(first != second for first, second in zip(ways, ways[1:], strict=False)) <= 2
-    assert max(lag for now, _, lag in told if now >= 24 * HOUR_S) < 60
+    assert max(lag for now, _, lag in steps if now >= 24 * HOUR_S) < 60
 
 
 def test_by_lag_alone_it_would_never_settle(spec: dict):
@@ -215,5 +215,5 @@ def test_there_are_never_more_workers_than_partitions(partitions: int):
     assert spec["maxReplicaCount"] == partitions and spec["minReplicaCount"] <= partitions
     assert spec["fallback"]["replicas"] <= partitions
     assert spec["fallback"]["behavior"] == "currentReplicasIfHigher"
-    told = simulate(spec, lambda _: 50.0, 2)
-    assert 2 + sum(change for _, change, _ in told) <= partitions
+    steps = simulate(spec, lambda _: 50.0, 2)
+    assert 2 + sum(change for _, change, _ in steps) <= partitions

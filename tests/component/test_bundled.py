@@ -198,13 +198,13 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
         bucket = await js.key_value(names.NATS_BUCKET_RULESETS)
         with servers.running(leaf):
             relay = await nats.connect(leaf.url, tls=cluster.context(), inbox_prefix=inbox)
-            heard: list[bytes] = []
-            await relay.subscribe(f"{key}.west", cb=_into(heard))
+            received: list[bytes] = []
+            await relay.subscribe(f"{key}.west", cb=_into(received))
             await eventually_async(lambda: _at(cluster, LEAF) is not None, "the leaf is connected")
             for word in (b"before", b"after"):
                 # The value is written again until it arrives. The servers learn only some time
                 # after the leaf connects that it has a subscriber.
-                hears = partial(_written_and_heard, bucket, "west", word, heard)
+                hears = partial(_written_and_received, bucket, "west", word, received)
                 await eventually_async(hears, f"word of {word!r}")
                 answers = partial(_answers, relay, f"{get}.west", word)
                 await eventually_async(answers, f"{word!r}, read at the leaf")
@@ -217,8 +217,8 @@ async def test_a_leaf_node_outlives_the_server_that_it_is_connected_to(cluster: 
             await relay.close()
 
 
-async def _written_and_heard(bucket, key: str, value: bytes, heard: list[bytes]) -> bool:
-    return await _tried(partial(bucket.put, key, value)) and value in heard
+async def _written_and_received(bucket, key: str, value: bytes, received: list[bytes]) -> bool:
+    return await _tried(partial(bucket.put, key, value)) and value in received
 
 
 async def _answers(client: nats.NATS, subject: str, value: bytes) -> bool:
@@ -229,9 +229,9 @@ async def _answers(client: nats.NATS, subject: str, value: bytes) -> bool:
         return False
 
 
-def _into(heard: list[bytes]):
+def _into(received: list[bytes]):
     async def note(message) -> None:
-        heard.append(message.data)
+        received.append(message.data)
 
     return note
 
@@ -240,7 +240,7 @@ def _at(cluster: Cluster, leaf: str) -> Pod | None:
     """Returns the server to which a leaf node is connected now."""
     for pod in cluster.pods:
         with contextlib.suppress(OSError):
-            if leaf in {one["name"] for one in pod.monitored("leafz").get("leafs", [])}:
+            if leaf in {node["name"] for node in pod.monitored("leafz").get("leafs", [])}:
                 return pod
     return None
 

@@ -62,14 +62,14 @@ def chart_of(chart: str) -> Any:
     return ROOT / "infra/helm" / chart
 
 
-def with_own(chart: str, said: dict[str, dict], of_all: dict[str, Any] | None = None) -> dict:
+def with_settings(chart: str, settings: dict[str, dict], of_all: dict[str, Any] | None = None) -> dict:
     """Returns the least values, with settings for all pods and for single workloads by name."""
     values = copy.deepcopy(CHARTS[chart] | (of_all or {}))
-    for workload, own in said.items():
+    for workload, changes in settings.items():
         place = values
         for part in WORKLOADS[chart][workload].split("."):
             place = place.setdefault(part, {})
-        place.update(own)
+        place.update(changes)
     return values
 
 
@@ -117,12 +117,12 @@ def test_a_workloads_own_word_goes_before(chart: str):
 
     It affects no other workload.
     """
-    own = {
+    settings = {
         name: OF_ONE | {"terminationGracePeriodSeconds": 90 + i} for i, name in enumerate(WORKLOADS[chart])
     }
-    objects = charts.render(chart_of(chart), with_own(chart, own, OF_ALL))
+    objects = charts.render(chart_of(chart), with_settings(chart, settings, OF_ALL))
     charts.conform(objects)
-    for name, said in own.items():
+    for name, wanted in settings.items():
         template = of(objects, name)["spec"]["template"]
         found, [container] = mine(template), template["spec"]["containers"]
         assert found["nodeSelector"] == {"disk": "b"} and not found["tolerations"], name
@@ -132,7 +132,7 @@ def test_a_workloads_own_word_goes_before(chart: str):
         assert found["env"].items() >= {"HTTPS_PROXY": "http://proxy", "GOGC": "50"}.items(), name
         assert {"a", "b"} <= found["volumes"] and {"/a", "/b"} <= found["mounts"], name
         seconds = template["spec"]["terminationGracePeriodSeconds"]
-        assert seconds == said["terminationGracePeriodSeconds"], name
+        assert seconds == wanted["terminationGracePeriodSeconds"], name
         assert container["startupProbe"]["failureThreshold"] == 999, name
         assert container["livenessProbe"]["timeoutSeconds"] == 9 and "httpGet" in container["livenessProbe"]
         assert container["readinessProbe"]["initialDelaySeconds"] == 7, name
@@ -145,7 +145,7 @@ def test_pods_spread_as_users_say():
     constraint.
     """
     wanted = [{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]
-    values = with_own("spillway-cluster", {"spillway-relay": {"topologySpreadConstraints": []}})
+    values = with_settings("spillway-cluster", {"spillway-relay": {"topologySpreadConstraints": []}})
     objects = charts.render(chart_of("spillway-cluster"), values)
     assert "topologySpreadConstraints" not in of(objects, "spillway-relay")["spec"]["template"]["spec"]
     default = of(objects, "spillway-collector")["spec"]["template"]["spec"]["topologySpreadConstraints"]
@@ -153,21 +153,21 @@ def test_pods_spread_as_users_say():
     objects = charts.render(chart_of("spillway-global"), GLOBAL | {"topologySpreadConstraints": wanted})
     charts.conform(objects)
     deployment = of(objects, "spillway-papa")
-    [one] = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
-    assert one == wanted[0] | {"labelSelector": deployment["spec"]["selector"]}
+    [constraint] = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert constraint == wanted[0] | {"labelSelector": deployment["spec"]["selector"]}
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("settings", "expected"),
     [({}, 1), ({"maxUnavailable": 0}, 0), ({"maxUnavailable": "50%"}, "50%"), ({"enabled": False}, None)],
 )
-def test_budgets_are_as_users_say(said: dict, expected: int | str | None):
+def test_budgets_are_as_users_say(settings: dict, expected: int | str | None):
     """A budget is set for one workload, and the others keep theirs.
 
     Disabled and 0 are also valid settings.
     """
     for chart, workload in (("spillway-global", "spillway-curves"), ("spillway-cluster", "spillway-relay")):
-        values = with_own(chart, {workload: {"podDisruptionBudget": said}})
+        values = with_settings(chart, {workload: {"podDisruptionBudget": settings}})
         budgets = charts.of(charts.render(chart_of(chart), values), "PodDisruptionBudget")
         found = {name: budget["spec"]["maxUnavailable"] for name, budget in budgets.items()}
         assert found.pop(workload, None) == expected
@@ -197,10 +197,10 @@ def test_names_are_asked_where_users_say(chart: str):
     The user's own rules are added beside it.
     """
     values = copy.deepcopy(CHARTS[chart])
-    own = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"port": 3128}]}
+    rule = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"port": 3128}]}
     values["networkPolicy"] = {
         "dns": {"cidrs": ["169.254.20.10/32"], "ports": [53, 5353]},
-        "extraEgress": [own],
+        "extraEgress": [rule],
     }
     objects = charts.render(chart_of(chart), values)
     charts.conform(objects)
@@ -212,7 +212,7 @@ def test_names_are_asked_where_users_say(chart: str):
     assert {(p["port"], p["protocol"]) for p in dns["ports"]} == {
         (port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")
     }
-    assert extra == own
+    assert extra == rule
 
 
 def test_an_account_of_the_users():
@@ -224,11 +224,11 @@ def test_an_account_of_the_users():
     for workload, template in charts.pods(objects):
         assert template["spec"]["serviceAccountName"] == "cloud", charts.name(workload)
         assert template["spec"]["automountServiceAccountToken"] is False
-    said = {"serviceAccountAnnotations": {"iam.example/role": "r"}}
-    accounts = charts.of(charts.render(chart_of("spillway-cluster"), EVERYTHING | said), "ServiceAccount")
+    settings = {"serviceAccountAnnotations": {"iam.example/role": "r"}}
+    accounts = charts.of(charts.render(chart_of("spillway-cluster"), EVERYTHING | settings), "ServiceAccount")
     assert {name: a["metadata"].get("annotations") for name, a in accounts.items()} == dict.fromkeys(
         ("spillway-relay", "spillway-collector", "spillway-agent", "spillway-cluster-test"),
-        said["serviceAccountAnnotations"],
+        settings["serviceAccountAnnotations"],
     )
 
 
@@ -250,10 +250,10 @@ def test_wrong_words_are_refused_by_their_keys(chart: str):
     may not replace a probe's handler, nor have a misspelt key.
     """
     [name, *_] = WORKLOADS[chart]
-    own = WRONG | {"startupProbe": {"exec": {"command": ["true"]}}, "tolerance": []}
+    settings = WRONG | {"startupProbe": {"exec": {"command": ["true"]}}, "tolerance": []}
     for values, above in (
         (CHARTS[chart] | WRONG, ""),
-        (with_own(chart, {name: own}), "/" + WORKLOADS[chart][name].replace(".", "/")),
+        (with_settings(chart, {name: settings}), "/" + WORKLOADS[chart][name].replace(".", "/")),
     ):
         done = charts.helm("template", "spillway", chart_of(chart), values=values)
         assert done.returncode != 0

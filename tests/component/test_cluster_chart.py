@@ -7,7 +7,7 @@ import charts
 import cluster_chart
 import pytest
 import yaml
-from cluster_chart import CHART, CHARTS, EVERYTHING, ISTIO, REQUIRED, helm, one, pods, render
+from cluster_chart import CHART, CHARTS, EVERYTHING, ISTIO, REQUIRED, find, helm, pods, render
 
 pytestmark = [pytest.mark.component, pytest.mark.usefixtures("chart_tools")]
 
@@ -49,7 +49,7 @@ def test_alerts_are_those_of_the_folder(everything: list[dict]):
 
     Metrics carry the cluster's name.
     """
-    rule = one(everything, "PrometheusRule", "spillway-cluster")
+    rule = find(everything, "PrometheusRule", "spillway-cluster")
     assert rule["spec"] == yaml.safe_load((cluster_chart.ROOT / "infra/alerts/cluster.yaml").read_text())
     for monitor in (o for o in everything if o["kind"] == "ServiceMonitor"):
         (endpoint,) = monitor["spec"]["endpoints"]
@@ -149,8 +149,8 @@ def test_selectors_find_their_pods(everything: list[dict]):
             wanted = selector.get("matchLabels", selector)
             assert [found for found in labels if wanted.items() <= found.items()], o["metadata"]["name"]
         if o["kind"] == "HorizontalPodAutoscaler":
-            assert one(everything, "StatefulSet", spec["scaleTargetRef"]["name"])
-            assert "replicas" not in one(everything, "StatefulSet", "spillway-collector")["spec"]
+            assert find(everything, "StatefulSet", spec["scaleTargetRef"]["name"])
+            assert "replicas" not in find(everything, "StatefulSet", "spillway-collector")["spec"]
         if o["kind"] == "ServiceMonitor":
             wanted = spec["selector"]["matchLabels"].items()
             (service,) = [
@@ -163,7 +163,7 @@ def test_selectors_find_their_pods(everything: list[dict]):
 def test_new_credentials_roll_the_pods(everything: list[dict]):
     """Every pod has an annotation with the hash of the environment's secrets."""
     for name in ("spillway-relay", "spillway-collector"):
-        template = one(everything, "StatefulSet", name)["spec"]["template"]
+        template = find(everything, "StatefulSet", name)["spec"]["template"]
         assert template["metadata"]["annotations"]["spillway.dev/credentials-revision"] == "abc"
 
 
@@ -172,7 +172,7 @@ def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
 
     It writes it into the Secret that the pod mounts.
     """
-    certificate = one(everything, "Certificate", "spillway-envoy-cart")["spec"]
+    certificate = find(everything, "Certificate", "spillway-envoy-cart")["spec"]
     (relay,) = pods(everything)["spillway-relay"]["containers"]
     pattern = next(v["value"] for v in relay["env"] if v["name"] == "SPILLWAY_XDS_IDENTITY")
     assert certificate["uris"] == [pattern.format(cluster="west", service="cart")]
@@ -181,4 +181,4 @@ def test_a_certificate_names_its_cluster_and_service(everything: list[dict]):
     )
     volumes = {v["name"]: v for v in pods(example)["cart"]["volumes"]}
     assert volumes["spillway-tls"]["secret"]["secretName"] == certificate["secretName"]
-    assert one(everything, "ConfigMap", volumes["spillway-envoy"]["configMap"]["name"])
+    assert find(everything, "ConfigMap", volumes["spillway-envoy"]["configMap"]["name"])

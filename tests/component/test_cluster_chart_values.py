@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_chart import CART, CHART, ISTIO, REQUIRED, helm, one, render
+from cluster_chart import CART, CHART, ISTIO, REQUIRED, find, helm, render
 
 pytestmark = [pytest.mark.component, pytest.mark.usefixtures("chart_tools")]
 
@@ -29,7 +29,7 @@ def test_a_managed_server_is_trusted_by_what_is_said_for_it():
             wanted,
             strict=True,
         ):
-            spec = one(objects, "StatefulSet", name)["spec"]["template"]["spec"]
+            spec = find(objects, "StatefulSet", name)["spec"]["template"]["spec"]
             assert {"name": variable, "value": authority} in spec["containers"][0]["env"]
             [volume] = [v for v in spec["volumes"] if v["name"] == "trust"]
             assert volume["configMap"]["optional"] is (authority == "system")
@@ -43,22 +43,22 @@ def test_the_collector_is_told_of_the_token_endpoint_and_may_reach_it():
     oauth = {"sasl": "OAUTHBEARER", "oauth": {"tokenUrl": "https://login.example/token", "scope": "kafka"}}
     values = REQUIRED | {"collector": {"kafka": REQUIRED["collector"]["kafka"] | oauth}}
     kafka = {"ports": [{"port": 9093}, {"port": 9094}]}
-    said = {"kafkaTokenPorts": [8443], "kafkaTokenCIDRs": ["203.0.113.0/24"]}
+    token_ports = {"kafkaTokenPorts": [8443], "kafkaTokenCIDRs": ["203.0.113.0/24"]}
     to = [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
     for trust, authority, policy, egress in (
         ({"kafka": "system"}, "system", {}, {"ports": [{"port": 443}]}),
-        ({"kafka": "system", "kafkaToken": "login.crt"}, "/etc/spillway-secrets/trust/login.crt", said,
+        ({"kafka": "system", "kafkaToken": "login.crt"}, "/etc/spillway-secrets/trust/login.crt", token_ports,
          {"ports": [{"port": 8443}], "to": to}),
     ):  # fmt: skip
         objects = render(values | {"trust": trust, "networkPolicy": policy})
-        spec = one(objects, "StatefulSet", "spillway-collector")["spec"]["template"]["spec"]
-        told = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
-        assert told["SPILLWAY_KAFKA_SASL_TOKEN_URL"] == "https://login.example/token"
-        assert told["SPILLWAY_KAFKA_SASL_TOKEN_CA"] == authority
-        assert told["SPILLWAY_KAFKA_SASL_SCOPE"] == "kafka"
+        spec = find(objects, "StatefulSet", "spillway-collector")["spec"]["template"]["spec"]
+        environment = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
+        assert environment["SPILLWAY_KAFKA_SASL_TOKEN_URL"] == "https://login.example/token"
+        assert environment["SPILLWAY_KAFKA_SASL_TOKEN_CA"] == authority
+        assert environment["SPILLWAY_KAFKA_SASL_SCOPE"] == "kafka"
         [volume] = [v for v in spec["volumes"] if v["name"] == "trust"]
         assert volume["configMap"]["optional"] is (authority == "system")
-        assert one(objects, "NetworkPolicy", "spillway-collector")["spec"]["egress"] == [kafka, egress]
+        assert find(objects, "NetworkPolicy", "spillway-collector")["spec"]["egress"] == [kafka, egress]
 
 
 def test_the_collectors_ports_to_kafka_may_be_said():
@@ -76,13 +76,15 @@ def sample_ratios(objects: list[dict]) -> dict[str, list[float]]:
 
     They come from the bootstraps and the WasmPlugins.
     """
-    told = [o["spec"]["pluginConfig"] for o in objects if o["kind"] == "WasmPlugin"]
+    configurations = [o["spec"]["pluginConfig"] for o in objects if o["kind"] == "WasmPlugin"]
     for config_map in (o for o in objects if o["kind"] == "ConfigMap" and "envoy.yaml" in o["data"]):
         listeners = yaml.safe_load(config_map["data"]["envoy.yaml"])["static_resources"]["listeners"]
-        filters = [f for one in listeners for f in http_filters(one) if f["name"] == "spillway-filter"]
-        told += [json.loads(f["typed_config"]["config"]["configuration"]["value"]) for f in filters]
+        filters = [
+            f for listener in listeners for f in http_filters(listener) if f["name"] == "spillway-filter"
+        ]
+        configurations += [json.loads(f["typed_config"]["config"]["configuration"]["value"]) for f in filters]
     found: dict[str, list[float]] = {}
-    for configuration in told:
+    for configuration in configurations:
         found.setdefault(configuration["service"], []).append(configuration["sample_ratio"])
     return found
 
@@ -112,8 +114,8 @@ def test_one_value_says_how_many_traces_every_filter_keeps():
     assert sample_ratios(render(sampled())) == dict.fromkeys(("cart", "pay", "gate"), [1, 1])
     every = sample_ratios(render(sampled(ratio=0.25)))
     assert every == dict.fromkeys(("cart", "pay", "gate"), [0.25, 0.25])
-    one = sample_ratios(render(sampled(ratio=0.000001, namespaces={"shop": 0.5, "mesh": 0})))
-    assert one == {"cart": [0.5, 0.5], "pay": [0.000001] * 2, "gate": [0, 0]}
+    ratios = sample_ratios(render(sampled(ratio=0.000001, namespaces={"shop": 0.5, "mesh": 0})))
+    assert ratios == {"cart": [0.5, 0.5], "pay": [0.000001] * 2, "gate": [0, 0]}
 
 
 def test_a_namespace_without_a_filter_is_refused_by_name():

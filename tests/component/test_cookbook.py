@@ -31,7 +31,7 @@ def test_where_the_time_of_a_class_goes(ask, calls, made):
     """
     rows = {row["class"].strip(): row for row in ask("where_time_goes", **{"class": CLASS["frontend"]})}
     assert set(rows) == set(CLASS.values())
-    own = {s: mean([c.exclusive / 1000 for c in calls if c.service == s]) for s in CLASS}
+    exclusive_ms = {s: mean([c.exclusive / 1000 for c in calls if c.service == s]) for s in CLASS}
     network = {
         s: mean([(m.network or 0) / 1000 for m in made if m.destination == s])
         for s in CLASS
@@ -41,7 +41,7 @@ def test_where_the_time_of_a_class_goes(ask, calls, made):
     for service, class_id in CLASS.items():
         asked = sum(m.destination == service for m in made) / roots if service != "frontend" else 1
         assert rows[class_id]["calls_per_request"] == pytest.approx(asked, rel=0.02)
-        assert rows[class_id]["own_ms"] == pytest.approx(own[service], abs=0.002)
+        assert rows[class_id]["own_ms"] == pytest.approx(exclusive_ms[service], abs=0.002)
         assert rows[class_id]["network_ms_per_request"] == pytest.approx(network.get(service, 0), rel=0.02)
     assert sum(row["percent"] for row in rows.values()) == pytest.approx(100, abs=0.5)
     below = [row["class"] for row in ask("where_time_goes", **{"class": CLASS["search"]})]
@@ -219,13 +219,13 @@ def test_the_slowest_traces_with_their_spans(ask, hotel_client, calls):
 
 def test_own_time_and_classes(ask, calls):
     """Rates and exclusive times per class are those that `make replay` prints."""
-    own = {row["class"]: row for row in ask("own_time", **recorded(25))}
+    times = {row["class"]: row for row in ask("own_time", **recorded(25))}
     seconds = int(recorded(25)["end"]) - int(recorded(25)["start"])
     counted = {row["class"]: row for row in ask("classes")}
     for service, class_id in CLASS.items():
         mine = [c for c in calls if c.service == service and c.load == 25]
-        assert own[class_id]["rps"] == pytest.approx(len(mine) * WEIGHT / seconds, abs=0.1)
-        assert own[class_id]["mean_ms"] == pytest.approx(mean([c.exclusive / 1000 for c in mine]), abs=0.01)
+        assert times[class_id]["rps"] == pytest.approx(len(mine) * WEIGHT / seconds, abs=0.1)
+        assert times[class_id]["mean_ms"] == pytest.approx(mean([c.exclusive / 1000 for c in mine]), abs=0.01)
         assert counted[class_id]["spans"] == sum(c.service == service for c in calls)
 
 
@@ -252,8 +252,8 @@ def test_means_and_quantiles_are_of_requests_not_of_rows(ask, hotel_client):
     ]
     window = {"start": at - 1, "end": at + 1}
     with also(hotel_client, "calls", columns, mixed, "service = 'mixed'"):
-        [own], [counted] = ask("own_time", **window), ask("classes", **window)
-    assert (own["mean_ms"], own["p95_ms"]) == (2, 11)
+        [times], [counted] = ask("own_time", **window), ask("classes", **window)
+    assert (times["mean_ms"], times["p95_ms"]) == (2, 11)
     assert (counted["spans"], counted["requests"], counted["own_p50_ms"]) == (40, 200, 1)
 
 

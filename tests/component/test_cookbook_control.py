@@ -164,12 +164,12 @@ def test_why_a_ruleset_sends_what_where(ask, calls, made):
     for (class_id, cluster), row in rows.items():
         mine = [m for m in went if CLASS[m.destination] == class_id]
         there = [m for m in mine if m.cluster == cluster]
-        own = [answered[m.trace, m.destination].exclusive / 1000
+        exclusive_ms = [answered[m.trace, m.destination].exclusive / 1000
                for m in there if not m.failed and (m.trace, m.destination) in answered]  # fmt: skip
         network = [m.network / 1000 for m in there if m.network is not None]
         assert row["sent_percent"] == pytest.approx(100 * len(there) / len(mine), abs=0.1)
         assert row["observed_network_ms"] == pytest.approx(mean(network), abs=0.06)
-        assert row["observed_own_ms"] == pytest.approx(mean(own), abs=0.06)
+        assert row["observed_own_ms"] == pytest.approx(mean(exclusive_ms), abs=0.06)
 
 
 def test_what_a_capacity_rests_on(ask, hotel_client):
@@ -219,13 +219,13 @@ def test_a_prediction_is_held_against_the_calls_of_its_own_weights_and_policy(
              for i, cluster in enumerate(went)]  # fmt: skip
     served = [(last + i, f"later{i}", f"{i:016x}", cluster, "rate", CLASS["rate"], 900_000, 900_000, 1.0)
               for i, cluster in enumerate(went)]  # fmt: skip
-    own = "source_cluster", "source_service"
+    caller = "source_cluster", "source_service"
     with (
         also(hotel_client, "rulesets", ("at", "ruleset_id", "version", "policy", "outcome"), rulesets,
              f"version >= {version}"),
-        also(hotel_client, "rules", ("at", "ruleset_id", "version", *own, "class", "destination_cluster", "weight",
+        also(hotel_client, "rules", ("at", "ruleset_id", "version", *caller, "class", "destination_cluster", "weight",
                                      "predicted_compute_ms", "predicted_network_ms"), rules, f"version >= {version}"),
-        also(hotel_client, "edges", ("started_at", "trace_id", "span_id", *own, "destination_cluster", "class",
+        also(hotel_client, "edges", ("started_at", "trace_id", "span_id", *caller, "destination_cluster", "class",
                                      "duration_us", "network_us", "adjusted_count", "ruleset_version"), edges,
              "startsWith(trace_id, 'later')"),
         also(hotel_client, "calls", ("started_at", "trace_id", "span_id", "cluster", "service", "class", "duration_us",

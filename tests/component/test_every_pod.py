@@ -14,7 +14,7 @@ import yaml
 from spillway_lab.testing.servers import ROOT
 
 pytestmark = pytest.mark.component
-SAID: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "commonLabels": {"cost": "routing"},
     "podLabels": {"team": "a"},
     "serviceAccountAnnotations": {"iam.example/role": "r"},
@@ -41,7 +41,7 @@ RECOMMENDED = {
 @pytest.fixture(scope="module", params=ALL)
 def objects(request: pytest.FixtureRequest) -> list[dict]:
     charts.build()
-    return charts.render(ROOT / "infra/helm" / request.param, ALL[request.param] | SAID)
+    return charts.render(ROOT / "infra/helm" / request.param, ALL[request.param] | SETTINGS)
 
 
 def test_all_kinds_of_pods_are_looked_at(objects: list[dict]):
@@ -58,7 +58,7 @@ def test_every_pod_has_the_labels_of_the_chart_and_of_its_user(objects: list[dic
     """
     for who, template in charts.every_pod(objects):
         labels = template["metadata"]["labels"]
-        assert labels.items() >= (SAID["commonLabels"] | SAID["podLabels"]).items(), who
+        assert labels.items() >= (SETTINGS["commonLabels"] | SETTINGS["podLabels"]).items(), who
         assert charts.by_strimzi(template) or set(labels) >= RECOMMENDED, who
 
 
@@ -94,12 +94,14 @@ def test_every_pod_runs_as_an_account_of_its_own(objects: list[dict]):
         spec = template["spec"]
         used.add(spec["serviceAccountName"])
         account = accounts[spec["serviceAccountName"]]
-        assert account["metadata"]["annotations"].items() >= SAID["serviceAccountAnnotations"].items(), who
+        assert account["metadata"]["annotations"].items() >= SETTINGS["serviceAccountAnnotations"].items(), (
+            who
+        )
         assert account["automountServiceAccountToken"] is False, who
         assert spec["automountServiceAccountToken"] is (spec["serviceAccountName"] in granted(objects)), who
     assert used == set(accounts)
     for annotations in annotations_of_strimzi(objects):
-        assert annotations == SAID["serviceAccountAnnotations"]
+        assert annotations == SETTINGS["serviceAccountAnnotations"]
 
 
 def annotations_of_strimzi(objects: list[dict]) -> Iterator[dict]:
@@ -126,13 +128,13 @@ def annotations_of_strimzi(objects: list[dict]) -> Iterator[dict]:
 )
 def test_an_account_has_annotations_of_its_own_workload(chart: str, workload: str, path: str):
     """These annotations override those of all accounts and are on no other account."""
-    values = copy.deepcopy(ALL[chart] | SAID)
+    values = copy.deepcopy(ALL[chart] | SETTINGS)
     place = values
     for part in path.split("."):
         place = place.setdefault(part, {})
     place["serviceAccountAnnotations"] = {"iam.example/role": "own", "more": "1"}
     accounts = charts.of(charts.render(ROOT / "infra/helm" / chart, values), "ServiceAccount")
-    with_own = {n for n, a in accounts.items() if a["metadata"]["annotations"].get("more") == "1"}
+    annotated = {n for n, a in accounts.items() if a["metadata"]["annotations"].get("more") == "1"}
     expected = {"spillway-topics", "spillway-migrate", "spillway-test"} if path == "jobs" else {workload}
-    assert with_own == expected
+    assert annotated == expected
     assert accounts[workload]["metadata"]["annotations"]["iam.example/role"] == "own"

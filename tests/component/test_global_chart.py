@@ -49,10 +49,10 @@ def test_what_pods_are_given_is_made_here_or_documented(values: dict):
     An agreed name is one on which the chart and the object's creator rely.
     """
     objects = charts.render(CHART, values)
-    own = set(charts.of(objects, "ConfigMap"))
+    config_maps = set(charts.of(objects, "ConfigMap"))
     for workload, template in charts.pods(objects):
         for kind, name in references(template):
-            assert name in (SECRETS if kind == "Secret" else CONFIG_MAPS | own), charts.name(workload)
+            assert name in (SECRETS if kind == "Secret" else CONFIG_MAPS | config_maps), charts.name(workload)
 
 
 def test_monitors_alerts_and_scaling():

@@ -27,8 +27,8 @@ def test_each_pod_may_speak_to_the_servers_that_it_is_told_of(values: dict):
         test = workload["kind"] == "Pod"
         mine = policies["spillway-test" if test else workload["metadata"]["name"]]["spec"]
         may = {p["port"] for rule in mine.get("egress", []) for p in rule["ports"]}
-        told = {v["name"] for c in charts.containers(template) for v in c.get("env", [])}
-        wanted = {port for name, port in ports.items() if f"SPILLWAY_{name}" in told}
+        variables = {v["name"] for c in charts.containers(template) for v in c.get("env", [])}
+        wanted = {port for name, port in ports.items() if f"SPILLWAY_{name}" in variables}
         assert wanted <= may, charts.name(workload)
 
 
@@ -38,7 +38,7 @@ def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
     `system` means the image's root certificates, which need no ConfigMap.
     """
     names = {"KAFKA_TLS_CA": "kafka", "CLICKHOUSE_CA": "clickhouse", "REDIS_CA": "redis", "NATS_CA": "nats"}
-    for trust, told in (
+    for trust, expected in (
         ({}, dict.fromkeys(names.values(), "/run/spillway/trust/ca.crt")),
         (
             {"kafka": "system", "redis": "redis.crt"},
@@ -50,7 +50,7 @@ def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
         for workload in ("spillway-graph", "spillway-optimizer", "spillway-topics", "spillway-migrate"):
             found = environment(objects, workload)
             for variable, server in names.items():
-                wanted = told.get(server, "/run/spillway/trust/ca.crt")
+                wanted = expected.get(server, "/run/spillway/trust/ca.crt")
                 assert found.get(f"SPILLWAY_{variable}", wanted) == wanted, (workload, server)
         template = charts.of(objects, "Deployment")["spillway-graph"]["spec"]["template"]
         [volume] = [v for v in template["spec"]["volumes"] if v["name"] == "trust"]
@@ -58,20 +58,20 @@ def test_a_servers_authorities_are_the_bundles_unless_others_are_said_for_it():
 
 
 @pytest.mark.parametrize(
-    ("kafka", "said", "wanted"),
+    ("kafka", "ports", "wanted"),
     [
         ("kafka-0.example:9092,kafka-1.example:19092,kafka-2.example:9092", [], [9092, 19092]),
         ("kafka.example:9092", [9092, 9194], [9092, 9194]),
     ],
 )
-def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, said: list[int], wanted: list[int]):
+def test_egress_to_kafka_is_to_the_ports_of_its_addresses(kafka: str, ports: list[int], wanted: list[int]):
     """By default only the ports of the given brokers are open.
 
     If brokers advertise other ports, the values name these.
     """
     values = LEAST | {
         "kafka": LEAST["kafka"] | {"brokers": kafka},
-        "networkPolicy": {"kafka": {"ports": said}},
+        "networkPolicy": {"kafka": {"ports": ports}},
     }
     policies = charts.of(charts.render(CHART, values), "NetworkPolicy")
     for job in ("spillway-admit", "spillway-topics"):
@@ -86,11 +86,11 @@ def test_clients_of_kafka_are_told_of_the_token_endpoint_and_may_reach_it():
     set its ports and addresses.
     """
     objects = charts.render(CHART, TOKENS)
-    told = {"SASL": "OAUTHBEARER", "SASL_TOKEN_URL": "https://login.example:8443/token?a=b"}
-    told |= {"SASL_TOKEN_CA": "system", "SASL_SCOPE": "kafka"}
-    told |= {"SASL_PASSWORD_FILE": "/run/spillway/kafka/kafka-password"}
+    settings = {"SASL": "OAUTHBEARER", "SASL_TOKEN_URL": "https://login.example:8443/token?a=b"}
+    settings |= {"SASL_TOKEN_CA": "system", "SASL_SCOPE": "kafka"}
+    settings |= {"SASL_PASSWORD_FILE": "/run/spillway/kafka/kafka-password"}
     for workload in ("spillway-admit", "spillway-topics"):
-        assert {f"SPILLWAY_KAFKA_{n}": v for n, v in told.items()}.items() <= environment(
+        assert {f"SPILLWAY_KAFKA_{n}": v for n, v in settings.items()}.items() <= environment(
             objects, workload
         ).items()
     assert not any("TOKEN" in name for name in environment(objects, "spillway-optimizer"))

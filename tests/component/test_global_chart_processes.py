@@ -43,11 +43,13 @@ def test_the_topics_job_is_given_what_is_declared_and_what_an_operator_says_of_a
     """
     declared = yaml.safe_load((ROOT / "infra/kafka/topics.yaml").read_text())
     assert declared_topics(LEAST | {"kafka": LEAST["kafka"] | {"partitions": 2}}) == declared
-    said = {"otlp_spans.{cluster}": {"retention.ms": 3600000, "segment.ms": ""}}
-    said |= {"spillway_calls": {"retention.bytes": 10**12, "min.insync.replicas": 2}}
-    found = declared_topics(LEAST | {"kafka": LEAST["kafka"] | {"topicConfig": said, "partitions": 8}})
+    topic_config = {"otlp_spans.{cluster}": {"retention.ms": 3600000, "segment.ms": ""}}
+    topic_config |= {"spillway_calls": {"retention.bytes": 10**12, "min.insync.replicas": 2}}
+    found = declared_topics(
+        LEAST | {"kafka": LEAST["kafka"] | {"topicConfig": topic_config, "partitions": 8}}
+    )
     assert {topic: of["config"] for topic, of in found.items()} == {
-        topic: of["config"] | said.get(topic, {}) for topic, of in declared.items()
+        topic: of["config"] | topic_config.get(topic, {}) for topic, of in declared.items()
     }
     file = tmp_path / "topics.yaml"
     file.write_text(yaml.safe_dump(found))
@@ -71,11 +73,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
     )
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    own = ed25519.Ed25519PrivateKey.generate()
-    signing = own.private_bytes(
+    signer = ed25519.Ed25519PrivateKey.generate()
+    signing = signer.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    public = own.public_key().public_bytes(
+    public = signer.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     files = {

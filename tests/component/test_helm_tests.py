@@ -19,7 +19,7 @@ import permitted_nats
 import permitted_redis
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from cluster_chart import one
+from cluster_chart import find
 from spillway_lab.testing import servers
 from spillway_lab.testing.secure_kafka import SecureKafka, secure_kafka
 from spillway_lab.testing.tls_files import tls_files
@@ -54,10 +54,10 @@ def asks(container: dict, environment: dict[str, str]) -> subprocess.CompletedPr
 
     It gets the variables of those servers that the test runs.
     """
-    told = {variable["name"] for variable in container["env"]}
+    variables = {variable["name"] for variable in container["env"]}
     return subprocess.run(
         [sys.executable, *container["command"][1:], *container["args"]],
-        env=OUTSIDE | {name: value for name, value in environment.items() if name in told or "_TLS_" in name},
+        env=OUTSIDE | {name: value for name, value in environment.items() if name in variables or "_TLS_" in name},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -95,8 +95,8 @@ def test_a_wrong_password_and_a_missing_topic_are_named(
     """The exit code is 1, and the output does not contain the password."""
     wrong = tmp_path / "password"
     wrong.write_text("not-the-password")
-    own = kafka.environment("exclusive")
-    done = asks(pods["exclusive"], own | {"SPILLWAY_KAFKA_SASL_PASSWORD_FILE": str(wrong)})
+    environment = kafka.environment("exclusive")
+    done = asks(pods["exclusive"], environment | {"SPILLWAY_KAFKA_SASL_PASSWORD_FILE": str(wrong)})
     assert done.returncode == 1 and "kafka: " in done.stderr and "not-the-password" not in done.stderr
     asyncio.run(delete(kafka.clear, "otlp_spans.west"))
     done = asks(pods["admit"], kafka.environment("admit"))
@@ -143,9 +143,9 @@ def test_a_wrong_environment_is_named_without_its_value():
     The output names the variable and does not contain the password.
     """
     command = [sys.executable, "-m", "spillway_contracts.answers"]
-    said = {"SPILLWAY_REDIS_URL": "redis://u:secret@redis.example:6379/0"}
+    environment = {"SPILLWAY_REDIS_URL": "redis://u:secret@redis.example:6379/0"}
     done = subprocess.run(
-        command, env=OUTSIDE | said, capture_output=True, text=True, timeout=60, check=False
+        command, env=OUTSIDE | environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 64
     assert "SPILLWAY_REDIS_URL" in done.stderr and "in clear" in done.stderr and "secret" not in done.stderr
@@ -153,7 +153,7 @@ def test_a_wrong_environment_is_named_without_its_value():
 
 def of_cluster(name: str) -> dict:
     objects = cluster_chart.render(cluster_chart.REQUIRED | {"agent": {"enabled": True}})
-    return one(objects, "Pod", f"spillway-cluster-test-{name}")["spec"]["containers"][0]
+    return find(objects, "Pod", f"spillway-cluster-test-{name}")["spec"]["containers"][0]
 
 
 def script(
@@ -207,7 +207,7 @@ def test_a_collector_takes_a_span_from_who_has_a_certificate(tmp_path: Path, tru
     With a certificate of another authority the test fails and says where.
     """
     container, tls = of_cluster("collector"), tls_files(tmp_path / "tls")
-    own = tls if trusted else tls_files(tmp_path / "other")
+    sender = tls if trusted else tls_files(tmp_path / "other")
     here = OUTSIDE | {"PATH": f"{servers.ROOT}/.spillway/bin{os.pathsep}{os.environ['PATH']}"}
     gateway = collector(
         tmp_path / "gateway", f"127.0.0.1:{servers.free_port()}", here,
@@ -221,8 +221,8 @@ def test_a_collector_takes_a_span_from_who_has_a_certificate(tmp_path: Path, tru
     environment |= {
         "SPILLWAY_GATEWAY": f"https://{gateway.address}",
         "SPILLWAY_GATEWAY_CA": str(tls.ca),
-        "SPILLWAY_GATEWAY_CERT": str(own.certificate),
-        "SPILLWAY_GATEWAY_KEY": str(own.key),
+        "SPILLWAY_GATEWAY_CERT": str(sender.certificate),
+        "SPILLWAY_GATEWAY_KEY": str(sender.key),
         "SPILLWAY_STATE_DIR": str(tmp_path / "state"),
     }
     with servers.running(gateway.server):

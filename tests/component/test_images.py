@@ -34,8 +34,8 @@ def tool(*arguments: str) -> str:
 @pytest.fixture(scope="module")
 def files() -> dict[str, dict]:
     """The parsed Dockerfiles, by path."""
-    said = json.loads(tool(*(str(ROOT / path) for path in DOCKERFILES)))
-    return {str(Path(path).relative_to(ROOT)): file for path, file in said.items()}
+    parsed = json.loads(tool(*(str(ROOT / path) for path in DOCKERFILES)))
+    return {str(Path(path).relative_to(ROOT)): file for path, file in parsed.items()}
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +129,9 @@ def test_an_image_is_made_for_every_platform(files: dict, path: str):
     which has none. Go can cross-compile and is never compiled under emulation.
     """
     *builders, last = files[path]["stages"]
-    said = [*files[path]["arguments"].values()]
-    said += [step["text"] for stage in files[path]["stages"] for step in stage["instructions"]]
-    assert [text for text in said if ARCHITECTURE.search(text)] == []
+    texts = [*files[path]["arguments"].values()]
+    texts += [step["text"] for stage in files[path]["stages"] for step in stage["instructions"]]
+    assert [text for text in texts if ARCHITECTURE.search(text)] == []
     assert "platform" not in last
     for stage in builders:
         assert stage.get("platform", "$BUILDPLATFORM") == "$BUILDPLATFORM"

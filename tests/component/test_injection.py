@@ -111,7 +111,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
                 ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
             ):
-                made.ask("POST", f"{GROUP}/{path}", cluster_chart.one(rendered, kind, "spillway-injection"))
+                made.ask("POST", f"{GROUP}/{path}", cluster_chart.find(rendered, kind, "spillway-injection"))
             eventually(
                 lambda: injected(made.pod(LABELS)), "the policy is in force", seconds=120, period_s=0.5
             )
@@ -143,8 +143,8 @@ def covers(wanted: object, found: object, where: str = "pod") -> None:
             covers(value, found[key], f"{where}.{key}")
     elif isinstance(wanted, list):
         assert len(wanted) == len(found), where
-        for i, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            covers(one, other, f"{where}[{i}]")
+        for i, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
+            covers(expected, actual, f"{where}[{i}]")
     else:
         assert wanted == found, where
 
@@ -169,8 +169,8 @@ def test_a_labelled_pod_gets_what_the_library_gives(cluster: Cluster):
 
 def test_what_the_pod_has_stays(cluster: Cluster):
     """Envoy comes before the pod's own init containers, and its volumes after the pod's own."""
-    own = {"name": "own", "image": "own:1"}
-    spec = cluster.pod(LABELS, initContainers=[own], volumes=[{"name": "data", "emptyDir": {}}]).json()[
+    container = {"name": "own", "image": "own:1"}
+    spec = cluster.pod(LABELS, initContainers=[container], volumes=[{"name": "data", "emptyDir": {}}]).json()[
         "spec"
     ]
     assert [c["name"] for c in spec["initContainers"]] == ["spillway-proxy", "own"]

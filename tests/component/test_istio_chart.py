@@ -12,7 +12,7 @@ from pathlib import Path
 import cluster_chart
 import pytest
 import yaml
-from cluster_chart import one, pods, render
+from cluster_chart import find, pods, render
 from sidecar_pods import ENVOY, HOST, WASM, Counts, answers, get
 from spillway_lab.testing.servers import ROOT, Server, free_port, running
 
@@ -35,7 +35,7 @@ def test_the_relays_test_runs_what_the_chart_renders(objects: list[dict]):
     testdata/istio/envoyfilter.yaml.
     """
     for kept in filter(None, yaml.safe_load_all((TESTDATA / "envoyfilter.yaml").read_text())):
-        made = one(objects, "EnvoyFilter", kept["metadata"]["name"])
+        made = find(objects, "EnvoyFilter", kept["metadata"]["name"])
         assert kept["spec"] == made["spec"], f"stale: render {TESTDATA}/envoyfilter.yaml again"
 
 
@@ -224,7 +224,7 @@ def test_workloads_are_selected_by_their_own_labels():
         "spillway-routes-gate": {"labels": labels},
         "spillway-routes-cart": {"labels": {"app": "cart"}},
     }
-    [whole] = one(found, "EnvoyFilter", "spillway")["spec"]["configPatches"]
+    [whole] = find(found, "EnvoyFilter", "spillway")["spec"]["configPatches"]
     assert (whole["applyTo"], whole["patch"]["value"]["name"]) == ("CLUSTER", "spillway-collector")
 
 
@@ -261,7 +261,7 @@ def test_prometheus_knows_which_services_should_send():
     values = VALUES | {"monitoring": {"prometheusRules": True}}
     found = render(values)
     groups = {
-        g["name"]: g["rules"] for g in one(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]
+        g["name"]: g["rules"] for g in find(found, "PrometheusRule", "spillway-cluster")["spec"]["groups"]
     }
     labels = {"cluster": "north", "service": "gate", "namespace": "shop"}
     assert groups["spillway-filter-expected"] == [

@@ -61,7 +61,7 @@ def kafka(tmp_path_factory) -> SecureKafka:
     with secure_kafka(tmp_path_factory.mktemp("kafka"), [*ROLES, "stranger"]) as made:
         administrator = {"SPILLWAY_KAFKA": made.clear}
         succeed("acls", "--file", str(FILE), "--clusters", ",".join(CLUSTERS), **administrator)
-        told = succeed(
+        printed = succeed(
             "topics",
             "--file",
             str(ROOT / "infra/kafka/topics.yaml"),
@@ -69,7 +69,7 @@ def kafka(tmp_path_factory) -> SecureKafka:
             ",".join(CLUSTERS),
             **made.environment("topics"),
         )
-        assert all(topic in told for topic in TOPICS)
+        assert all(topic in printed for topic in TOPICS)
         asyncio.run(_seed(made.clear))
         yield made
 
@@ -176,7 +176,7 @@ async def _create_topic(admin: AIOKafkaAdminClient) -> list[int]:
 
 async def _alter(admin: AIOKafkaAdminClient, topic: str = "spillway_calls") -> list[int]:
     answer = await admin._send_to_controller(Alter({topic: {"retention.ms": "7200000"}}))
-    return [one[0] for one in answer.resources]
+    return [altered[0] for altered in answer.resources]
 
 
 async def _delete(admin: AIOKafkaAdminClient) -> list[int]:
@@ -239,11 +239,11 @@ def test_rights_are_planned_before_they_are_created_and_only_what_is_missing_is(
     """
     principals = tmp_path / "principals.yaml"
     principals.write_text("collector-north: User:sa-1a2b3c\n")
-    own = {"SPILLWAY_KAFKA": kafka.clear}
+    administrator = {"SPILLWAY_KAFKA": kafka.clear}
     ask = ("acls", "--file", str(FILE), "--clusters", "north", "--principals", str(principals), "--json")
 
     def created(*more: str) -> dict:
-        done = command(*ask, *more, **own)
+        done = command(*ask, *more, **administrator)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -255,7 +255,7 @@ def test_rights_are_planned_before_they_are_created_and_only_what_is_missing_is(
     assert created()["created"] == []
     assert "User:admit may READ TOPIC otlp_spans.west, from *" in planned["more"]
     principals.write_text("collector-south: User:sa-1\n")
-    done = command(*ask, **own)
+    done = command(*ask, **administrator)
     assert done.returncode == 64 and "--principals: collector-south: no such user" in done.stderr
 
 
@@ -299,12 +299,12 @@ def span(trace_id: bytes, claims: str = "") -> bytes:
     if claims:
         resource.resource.attributes.add(key="spillway.cluster").value.string_value = claims
     now = time.time_ns()
-    one = resource.scope_spans.add().spans.add(
+    added = resource.scope_spans.add().spans.add(
         trace_id=trace_id, span_id=b"12345678", name="GET /cart", kind=2
     )
-    one.start_time_unix_nano, one.end_time_unix_nano = now - 5_000_000, now
+    added.start_time_unix_nano, added.end_time_unix_nano = now - 5_000_000, now
     for key, value in (("http.request.method", "GET"), ("url.path", "/cart"), ("http.route", "/cart")):
-        one.attributes.add(key=key).value.string_value = value
+        added.attributes.add(key=key).value.string_value = value
     return request.SerializeToString()
 
 
@@ -360,8 +360,8 @@ def test_every_job_works_with_its_rights_alone(kafka, tmp_path):
                     "the calls in ClickHouse",
                     seen=lambda: [server.log.read_text()[-1500:] for server in (collector, *jobs[:2])],
                 )  # fmt: skip
-            told = httpx.get(f"http://127.0.0.1:{ports['exclusive']}/metrics").text
-            assert 'spillway_streams_claims_overridden_total{cluster="west"} 2' in told, told
+            metrics = httpx.get(f"http://127.0.0.1:{ports['exclusive']}/metrics").text
+            assert 'spillway_streams_claims_overridden_total{cluster="west"} 2' in metrics, metrics
             eventually(
                 lambda: all(servers.healthy(port) for port in ports.values()), "every job is in order",
                 seen=lambda: [f"{job}: {health(port)}" for job, port in ports.items()],

@@ -18,7 +18,7 @@ from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
-OWN, OTHER = "one", "two-b"
+CLUSTER, OTHER = "one", "two-b"
 BUCKET = names.NATS_BUCKET_RULESETS
 STREAM = f"KV_{BUCKET}"
 _WAIT_S = 30.0
@@ -26,7 +26,7 @@ _WAIT_S = 30.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[Bus]:
-    with permitted_nats.running(tmp_path_factory.mktemp("nats"), [OWN, OTHER]) as at:
+    with permitted_nats.running(tmp_path_factory.mktemp("nats"), [CLUSTER, OTHER]) as at:
         asyncio.run(_prepared(at))
         yield at
 
@@ -39,7 +39,7 @@ async def _prepared(at: Bus) -> None:
     async with at.user("publisher") as (client, _):
         js = client.jetstream()
         bucket = await js.create_key_value(KeyValueConfig(bucket=BUCKET, history=8, direct=True))
-        for cluster in (OWN, OTHER):
+        for cluster in (CLUSTER, OTHER):
             await bucket.put(cluster, f"rules of {cluster}".encode())
         subjects = [names.NATS_SUBJECT_ACKS_ALL, names.NATS_SUBJECT_HEARTBEATS_ALL]
         await js.add_stream(StreamConfig(name=names.NATS_STREAM_REPORTS, subjects=subjects))
@@ -61,30 +61,30 @@ def report(kind: str, cluster: str) -> str:
 
 async def test_a_relay_reads_its_own_key(server: Bus):
     """The relay uses a direct get, and the reply comes to its own inbox."""
-    async with server.user(f"relay-{OWN}") as (relay, errors), server.user("publisher") as (publisher, _):
-        await (await publisher.jetstream().key_value(BUCKET)).put(OWN, b"rules to read")
-        found = await relay.request(direct_get(OWN), timeout=_WAIT_S)
+    async with server.user(f"relay-{CLUSTER}") as (relay, errors), server.user("publisher") as (publisher, _):
+        await (await publisher.jetstream().key_value(BUCKET)).put(CLUSTER, b"rules to read")
+        found = await relay.request(direct_get(CLUSTER), timeout=_WAIT_S)
         assert found.data == b"rules to read"
         assert errors == []
 
 
 async def test_a_relay_hears_when_its_own_key_is_written(server: Bus):
     """A relay does not hear of writes to another cluster's key."""
-    async with server.user(f"relay-{OWN}") as (relay, errors), server.user("publisher") as (publisher, _):
-        heard = await relay.subscribe(key(OWN))
+    async with server.user(f"relay-{CLUSTER}") as (relay, errors), server.user("publisher") as (publisher, _):
+        subscription = await relay.subscribe(key(CLUSTER))
         await relay.flush()
         bucket = await publisher.jetstream().key_value(BUCKET)
         await bucket.put(OTHER, b"not for you")
-        await bucket.put(OWN, b"newer")
-        assert (await heard.next_msg(timeout=_WAIT_S)).data == b"newer"
+        await bucket.put(CLUSTER, b"newer")
+        assert (await subscription.next_msg(timeout=_WAIT_S)).data == b"newer"
         assert errors == []
 
 
 @pytest.mark.parametrize("kind", [names.NATS_SUBJECT_ACKS, names.NATS_SUBJECT_HEARTBEATS])
 async def test_a_relay_reports_for_its_cluster(server: Bus, kind: str):
     """JetStream confirms that the report is stored."""
-    async with server.user(f"relay-{OWN}") as (client, errors):
-        stored = await client.jetstream().publish(report(kind, OWN), b"report", timeout=_WAIT_S)
+    async with server.user(f"relay-{CLUSTER}") as (client, errors):
+        stored = await client.jetstream().publish(report(kind, CLUSTER), b"report", timeout=_WAIT_S)
         assert stored.stream == names.NATS_STREAM_REPORTS
         assert errors == []
 
@@ -98,8 +98,8 @@ FORBIDDEN = {
     "another cluster's key": direct_get(OTHER),
     "any key of the bucket": f"$JS.API.DIRECT.GET.{STREAM}",
     "messages by number": f"$JS.API.STREAM.MSG.GET.{STREAM}",
-    "a consumer that delivers elsewhere": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(OWN)}",
-    "a write of its own key": key(OWN),
+    "a consumer that delivers elsewhere": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(CLUSTER)}",
+    "a write of its own key": key(CLUSTER),
     "a write of another's key": key(OTHER),
     "another cluster's acks": report(names.NATS_SUBJECT_ACKS, OTHER),
     "another cluster's heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OTHER),
@@ -115,7 +115,7 @@ FORBIDDEN = {
 @pytest.mark.parametrize("subject", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
     """The server reports the violation, and nothing reaches possible subscribers."""
-    async with server.user(f"relay-{OWN}") as (relay, errors):
+    async with server.user(f"relay-{CLUSTER}") as (relay, errors):
         await relay.publish(subject, b"x")
         await refused(errors, "permissions violation for publish")
     async with server.user("publisher") as (publisher, _):
@@ -134,21 +134,21 @@ async def test_a_relay_may_publish_nothing_else(server: Bus, subject: str):
         f"{names.NATS_INBOX_PUBLISHER}.>",
         f"{names.NATS_INBOX_RELAY.format(cluster=OTHER)}.>",
         names.NATS_SUBJECT_PROPOSALS_ALL,
-        report(names.NATS_SUBJECT_ACKS, OWN),
+        report(names.NATS_SUBJECT_ACKS, CLUSTER),
     ],
 )
 async def test_a_relay_may_hear_nothing_else(server: Bus, subject: str):
     """A relay may not hear another's key, anyone's replies, or what it writes itself."""
-    async with server.user(f"relay-{OWN}") as (relay, errors):
+    async with server.user(f"relay-{CLUSTER}") as (relay, errors):
         await relay.subscribe(subject)
         await refused(errors, "permissions violation for subscription")
 
 
 async def test_the_usual_way_to_watch_a_bucket_is_refused(server: Bus):
     """The client library's watch creates a consumer, which would bypass the permissions."""
-    async with server.user(f"relay-{OWN}") as (relay, _):
+    async with server.user(f"relay-{CLUSTER}") as (relay, _):
         with pytest.raises((JetStreamError, nats.errors.Error, TimeoutError)):
-            await (await relay.jetstream(timeout=1).key_value(BUCKET)).watch(OWN)
+            await (await relay.jetstream(timeout=1).key_value(BUCKET)).watch(CLUSTER)
 
 
 async def test_the_publisher_watches_every_key(server: Bus):
@@ -158,7 +158,7 @@ async def test_the_publisher_watches_every_key(server: Bus):
         seen = set()
         while (entry := await watcher.updates(timeout=_WAIT_S)) is not None:
             seen.add(entry.key)
-        assert seen == {OWN, OTHER}
+        assert seen == {CLUSTER, OTHER}
 
 
 def proposal(origin: str) -> str:
@@ -171,12 +171,12 @@ async def test_the_operator_reads_what_is_in_force_and_proposes(server: Bus):
     It reads every key with its value and history, and proposes in the operator's name.
     """
     async with server.user("publisher") as (publisher, _):
-        await (await publisher.jetstream().key_value(BUCKET)).put(OWN, b"newest")
+        await (await publisher.jetstream().key_value(BUCKET)).put(CLUSTER, b"newest")
     async with server.user("operator") as (operator, errors):
         js = operator.jetstream(timeout=_WAIT_S)
         info = await js.stream_info(STREAM, subjects_filter=">")
-        assert set(info.state.subjects) == {key(OWN), key(OTHER)}
-        assert (await js.get_msg(STREAM, subject=key(OWN))).data == b"newest"
+        assert set(info.state.subjects) == {key(CLUSTER), key(OTHER)}
+        assert (await js.get_msg(STREAM, subject=key(CLUSTER))).data == b"newest"
         assert (
             await js.get_msg(STREAM, seq=1, subject=key(OTHER), next=True)
         ).data == f"rules of {OTHER}".encode()
@@ -207,18 +207,18 @@ async def test_an_origin_of_the_previous_version_proposes(server: Bus, origin: s
 
 
 NOBODYS = {  # only relays may do these
-    "acks": report(names.NATS_SUBJECT_ACKS, OWN),
-    "heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OWN),
-    "answering a relay": f"{names.NATS_INBOX_RELAY.format(cluster=OWN)}.x",
+    "acks": report(names.NATS_SUBJECT_ACKS, CLUSTER),
+    "heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, CLUSTER),
+    "answering a relay": f"{names.NATS_INBOX_RELAY.format(cluster=CLUSTER)}.x",
 }
 READS_ONLY = {  # only the publisher may do these
-    "a write of a key": key(OWN),
+    "a write of a key": key(CLUSTER),
     "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
     "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
     "deleting a message": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
     "changing the bucket": f"$JS.API.STREAM.UPDATE.{STREAM}",
     "making a bucket": "$JS.API.STREAM.CREATE.KV_mine",
-    "a consumer of the bucket": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(OWN)}",
+    "a consumer of the bucket": f"$JS.API.CONSUMER.CREATE.{STREAM}.c.{key(CLUSTER)}",
     "a consumer of proposals": f"$JS.API.CONSUMER.CREATE.{names.NATS_STREAM_PROPOSALS}.c",
     "reading proposals": f"$JS.API.STREAM.MSG.GET.{names.NATS_STREAM_PROPOSALS}",
     "reading reports": f"$JS.API.STREAM.MSG.GET.{names.NATS_STREAM_REPORTS}",
@@ -230,7 +230,7 @@ READS_NOTHING = {  # for users that only propose
     **READS_ONLY,
     "a proposal of the operator": proposal("operator"),
     "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
-    "reading a key directly": direct_get(OWN),
+    "reading a key directly": direct_get(CLUSTER),
     "the bucket's keys": f"$JS.API.STREAM.INFO.{STREAM}",
 }
 MAY_NOT_PUBLISH = {
@@ -284,7 +284,7 @@ async def test_a_role_may_hear_nothing_else(server: Bus, user: str):
     """
     async with server.user(user) as (client, errors):
         inboxes = [f"{inbox}.>" for inbox in INBOXES.values() if inbox != INBOXES[user]]
-        keys = [] if user == "publisher" else [key(OWN), "$KV.>", "$JS.>"]
+        keys = [] if user == "publisher" else [key(CLUSTER), "$KV.>", "$JS.>"]
         subjects = [
             ">",
             "_INBOX.>",
@@ -302,8 +302,8 @@ async def test_a_role_may_hear_nothing_else(server: Bus, user: str):
 @pytest.mark.parametrize(
     ("user", "password_of"),
     [
-        (f"relay-{OWN}", f"relay-{OTHER}"),
-        ("relay", f"relay-{OWN}"),
+        (f"relay-{CLUSTER}", f"relay-{OTHER}"),
+        ("relay", f"relay-{CLUSTER}"),
         ("relay", "publisher"),
         ("operator", "publisher"),
         ("publisher", "operator"),
@@ -321,7 +321,7 @@ def test_the_server_does_not_start_without_a_password(tmp_path: Path):
 
     There is no default, and no empty password.
     """
-    files.write(tmp_path, bus.configuration([OWN], templates.read(servers.ROOT / "infra")))
+    files.write(tmp_path, bus.configuration([CLUSTER], templates.read(servers.ROOT / "infra")))
     process = servers.Server(
         url="",
         command=[str(servers.BIN / "nats-server"), "-c", str(tmp_path / "nats/nats.conf"), "-t"],
@@ -334,6 +334,6 @@ def test_the_server_does_not_start_without_a_password(tmp_path: Path):
         log=tmp_path / "server.log",
         ready=lambda: False,
     )
-    assert bus.password_variable(f"relay-{OWN}") not in os.environ
+    assert bus.password_variable(f"relay-{CLUSTER}") not in os.environ
     with pytest.raises(RuntimeError, match="NATS_RELAY_ONE_PASSWORD"), servers.running(process):
         pass

@@ -82,10 +82,10 @@ def test_in_one_namespace_both_read_the_same_files_and_no_secret_of_the_other():
     needed = {}
     for chart in VALUES:
         objects = render(chart, "spillway")
-        own = {("ConfigMap", name) for name in charts.of(objects, "ConfigMap")}
+        config_maps = {("ConfigMap", name) for name in charts.of(objects, "ConfigMap")}
         named = {reference for _, pod in charts.pods(objects) for reference in global_chart.references(pod)}
-        needed[chart] = named - own
-        assert not own & SHARED
+        needed[chart] = named - config_maps
+        assert not config_maps & SHARED
     assert needed["spillway-global"] & needed["spillway-cluster"] == SHARED
 
 

@@ -49,8 +49,8 @@ def tools() -> None:
 
 
 def two_pools() -> dict:
-    one = yaml.safe_load((CHART / "values.yaml").read_text())["bundled"]["kafka"]["pools"][0]
-    pools = [one | {"name": role, "roles": [role]} for role in ("controller", "broker")]
+    pool = yaml.safe_load((CHART / "values.yaml").read_text())["bundled"]["kafka"]["pools"][0]
+    pools = [pool | {"name": role, "roles": [role]} for role in ("controller", "broker")]
     broker = {"broker": 0, "advertisedHost": "kafka-0.example"}
     external = {"type": "loadbalancer", "configuration": {"brokers": [broker]}}
     return LEAST | {"bundled": {"kafka": {"enabled": True, "pools": pools, "external": external}}}
@@ -89,9 +89,9 @@ def test_each_user_of_kafka_may_do_what_acls_yaml_says():
         for operation in acl["operations"]
     ]
     wanted = acls.read(ROOT / "infra/kafka/acls.yaml", CLUSTERS)
-    said = {"DESCRIBE_CONFIGS": "DESCRIBECONFIGS", "ALTER_CONFIGS": "ALTERCONFIGS"}
+    operations = {"DESCRIBE_CONFIGS": "DESCRIBECONFIGS", "ALTER_CONFIGS": "ALTERCONFIGS"}
     assert sorted(rendered) == sorted(
-        acls.Acl(a.principal, a.resource, a.name, said.get(a.operation, a.operation)) for a in wanted
+        acls.Acl(a.principal, a.resource, a.name, operations.get(a.operation, a.operation)) for a in wanted
     )
     assert {f"User:{user}" for user in users} == {acl.principal for acl in wanted}
     for user, thing in users.items():

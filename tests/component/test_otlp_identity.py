@@ -76,7 +76,7 @@ def gateway(envoy: PodEnvoy, cluster: str, box: Path) -> Collector:
 
 
 @pytest.fixture
-def own(envoy: PodEnvoy, box: Path) -> Iterator[Collector]:
+def own_collector(envoy: PodEnvoy, box: Path) -> Iterator[Collector]:
     """The collector of the pod's cluster."""
     made = gateway(envoy, CLUSTER, box)
     made.server.start()
@@ -97,9 +97,9 @@ def sends_a_span(envoy: PodEnvoy) -> None:
 def present(envoy: PodEnvoy, held: str) -> None:
     """Lets the pod's Envoy show another certificate and keeps what it trusts."""
     file = envoy.folder / "envoy" / envoy.pod.name / "certificate.yaml"
-    own, other = (str(envoy.store.folder / name) for name in (envoy.pod.name, held))
-    assert own in file.read_text()
-    file.write_text(file.read_text().replace(own, other))
+    current, other = (str(envoy.store.folder / name) for name in (envoy.pod.name, held))
+    assert current in file.read_text()
+    file.write_text(file.read_text().replace(current, other))
 
 
 def credentials(envoy: PodEnvoy, held: str | None) -> grpc.ChannelCredentials:
@@ -130,17 +130,17 @@ def export(running: Collector, given: grpc.ChannelCredentials | None, ready: boo
         channel.unary_unary(TRACE_EXPORT)(payload, timeout=30, wait_for_ready=ready)
 
 
-def test_spans_reach_the_clusters_own_collector(envoy: PodEnvoy, own: Collector):
+def test_spans_reach_the_clusters_own_collector(envoy: PodEnvoy, own_collector: Collector):
     """The filter's spans are accepted over mutual TLS, and none is refused."""
     with envoy.running():
         sends_a_span(envoy)
         eventually(lambda: envoy.stat("wasmcustom.spillway_spans_sent") >= 1, "the filter's span is taken")
         assert envoy.count("ssl.handshake", TO_COLLECTOR) >= 1
         assert envoy.stat("wasmcustom.spillway_spans_dropped") == 0
-    eventually(lambda: accepted(own) >= 1, "the collector counts it")
+    eventually(lambda: accepted(own_collector) >= 1, "the collector counts it")
 
 
-def test_a_collector_refuses_another_clusters_envoy(envoy: PodEnvoy, own: Collector):
+def test_a_collector_refuses_another_clusters_envoy(envoy: PodEnvoy, own_collector: Collector):
     """The certificate of the same service in another cluster gives no access.
 
     No span is accepted, and requests go on.
@@ -154,7 +154,7 @@ def test_a_collector_refuses_another_clusters_envoy(envoy: PodEnvoy, own: Collec
         assert envoy.stat("wasmcustom.spillway_spans_sent") == 0
         # it was not Envoy that refused
         assert envoy.count("ssl.fail_verify_error", TO_COLLECTOR) == 0
-    assert accepted(own) == 0
+    assert accepted(own_collector) == 0
 
 
 def test_envoy_refuses_another_clusters_collector(envoy: PodEnvoy, box: Path):
@@ -189,24 +189,24 @@ def test_envoy_refuses_a_collector_of_another_name(envoy: PodEnvoy, box: Path):
         running.server.stop()
 
 
-def test_only_senders_of_the_cluster_are_let_in(envoy: PodEnvoy, own: Collector):
+def test_only_senders_of_the_cluster_are_let_in(envoy: PodEnvoy, own_collector: Collector):
     """A sender and a pod of the cluster may send.
 
     Clients may not send in cleartext, without a certificate, with another cluster's certificate, or
     with a server's certificate of the same cluster.
     """
     for held in (f"sender-{CLUSTER}", envoy.pod.name):
-        export(own, credentials(envoy, held), ready=True)
+        export(own_collector, credentials(envoy, held), ready=True)
     refused = [None, *(credentials(envoy, held) for held in (None, f"sender-{OTHER}", f"{OTHER}-cart-0"))]
     refused.append(credentials(envoy, f"relay-{CLUSTER}"))
     for given in refused:
         with pytest.raises(grpc.RpcError) as error:
-            export(own, given)
+            export(own_collector, given)
         assert error.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert accepted(own) == 2
+    assert accepted(own_collector) == 2
 
 
-def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy, own: Collector):
+def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy, own_collector: Collector):
     """All certificates are reissued while Envoy and collector run.
 
     Spans continue with the new certificates. Certificates of the old authority, which both no
@@ -222,10 +222,12 @@ def test_a_new_authority_is_taken_up_without_a_restart(envoy: PodEnvoy, own: Col
         new = (envoy.store.folder / f"sender-{CLUSTER}" / keystore.TRUST).read_text()
         assert new != old
         serial = envoy.store.held()[f"collector-{CLUSTER}"].serial_number
-        eventually(lambda: shown(own) == serial, "the collector shows its new certificate")
-        eventually(lambda: takes(own, credentials(envoy, f"sender-{CLUSTER}")), "the new sender is let in")
+        eventually(lambda: shown(own_collector) == serial, "the collector shows its new certificate")
+        eventually(
+            lambda: takes(own_collector, credentials(envoy, f"sender-{CLUSTER}")), "the new sender is let in"
+        )
         with pytest.raises(grpc.RpcError):
-            export(own, grpc.ssl_channel_credentials(new.encode(), *before))
+            export(own_collector, grpc.ssl_channel_credentials(new.encode(), *before))
         handshakes, sent = envoy.count("ssl.handshake", TO_COLLECTOR), "wasmcustom.spillway_spans_sent"
         sends_a_span(envoy)
         eventually(
@@ -251,12 +253,12 @@ def takes(running: Collector, given: grpc.ChannelCredentials) -> bool:
     return True
 
 
-def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own: Collector):
+def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own_collector: Collector):
     """The HTTP receiver accepts spans of the cluster's senders.
 
     It refuses cleartext and another cluster's senders.
     """
-    address, path = f"{HOST}:{own.ports['http']}", "/v1/traces"
+    address, path = f"{HOST}:{own_collector.ports['http']}", "/v1/traces"
     payload = spans_request([secrets.token_bytes(16)]).SerializeToString()
     headers = {"content-type": "application/x-protobuf"}
     folder = envoy.store.folder
@@ -276,4 +278,4 @@ def test_otlp_over_http_asks_for_the_same(envoy: PodEnvoy, own: Collector):
         assert httpx.post(f"http://{address}{path}", content=payload, headers=headers).status_code == 400
     except httpx.ReadError:
         pass
-    assert accepted(own) == 1
+    assert accepted(own_collector) == 1

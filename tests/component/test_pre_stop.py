@@ -105,8 +105,8 @@ def test_an_image_without_bash_waits_too(tmp_path: Path):
     chart = tmp_path / "cart"
     shutil.copytree(cluster_chart.CHARTS / "examples/cart", chart)
     template = chart / "templates/deployment.yaml"
-    said = template.read_text()
-    template.write_text(said.replace('dict "cluster"', 'dict "drain" false "cluster"', 1))
+    text = template.read_text()
+    template.write_text(text.replace('dict "cluster"', 'dict "drain" false "cluster"', 1))
     values = {"cluster": "west", "image": "cart:1", "envoyImage": "spillway-envoy:1"}
     (sidecar,) = cluster_chart.pods(cluster_chart.render(values, chart, "shop"))["cart"]["initContainers"]
     assert sidecar["lifecycle"]["preStop"] == {"sleep": {"seconds": 5}}
@@ -123,9 +123,9 @@ def test_clients_that_keep_connections_are_sent_away(pod: Pod):
         done = threads.submit(subprocess.run, hook(pod.admin), check=True, capture_output=True, timeout=30)
         first = threads.submit(answers_until, done, pod.inbound)
         second = threads.submit(goaway_until, done, pod.inbound)
-        own = threads.submit(answers_until, done, pod.outbound)
+        calls = threads.submit(answers_until, done, pod.outbound)
         done.result()
-        inbound, outbound = first.result(), own.result()
+        inbound, outbound = first.result(), calls.result()
         assert second.result(), "no GOAWAY"
     assert time.monotonic() - began >= 5, "callers' relays have no time to drop the pod"
     assert {answer.status_code for answer in inbound} == {200}

@@ -133,10 +133,10 @@ async def test_every_program_does_its_work_as_its_user(urls):
     assert await boards.placement(["west", "east"]) == {"west": b"{}", "east": None}
     for role in ("optimizer", "papa"):
         client = hot.connect(urls[role])
-        told = await hot.boards(client, ("west", "east"))
-        assert ("a", "b") in told.network
+        stored = await hot.boards(client, ("west", "east"))
+        assert ("a", "b") in stored.network
         assert await hot.in_force(client, ("west", "east")) is None
-        assert told.unknown == {}
+        assert stored.unknown == {}
         lease = Lease(client, role, 10)
         assert await lease.hold() and await lease.hold()
         await lease.release()

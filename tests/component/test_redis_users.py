@@ -62,9 +62,13 @@ def test_users_are_planned_made_and_set_back(server: str, file: Path):
         client.execute_command("ACL", "SETUSER", "publisher", "+@all", "~*")
         client.execute_command("ACL", "SETUSER", "papa", ">another", "-eval")
         client.execute_command("ACL", "SETUSER", "somebody", "on")
-        told = changes()
-        assert set(told) == {"publisher", "papa"} and "- " in told["publisher"]
-        assert "+eval" in told["papa"] and "- password" in told["papa"] and "#" not in told["papa"]
+        differences = changes()
+        assert set(differences) == {"publisher", "papa"} and "- " in differences["publisher"]
+        assert (
+            "+eval" in differences["papa"]
+            and "- password" in differences["papa"]
+            and "#" not in differences["papa"]
+        )
         changes("--apply")
         assert set(before) < set(client.acl_list())
         open_to_all = "user default is on without a password"

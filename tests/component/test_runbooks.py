@@ -44,14 +44,14 @@ def commands(start: str, text: str = PAGE) -> list[str]:
     """
     found = sorted({span for span in spans(text) if span.startswith(start) and "…" not in span})
     assert found, start
-    return [re.sub(r"\b[A-Z]{4,}\b", lambda word: STANDS_FOR.get(word[0], word[0]), one) for one in found]
+    return [re.sub(r"\b[A-Z]{4,}\b", lambda word: STANDS_FOR.get(word[0], word[0]), text) for text in found]
 
 
 def python_commands() -> list[str]:
     """Returns the commands typed in a pod, including those that the page runs by `kubectl exec`."""
-    own = [c for c in commands("python -m ") if "spillway_lab" not in c]
+    programs = [c for c in commands("python -m ") if "spillway_lab" not in c]
     inside = [c.partition(" -- ")[2] for c in commands("kubectl ") if " -- " in c]
-    return sorted({re.sub(r"\[.*?\]", "", c).strip() for c in [*own, *inside]})
+    return sorted({re.sub(r"\[.*?\]", "", c).strip() for c in [*programs, *inside]})
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +149,11 @@ def test_kafkas_commands_name_topics_and_groups_that_are_there():
 
 def test_every_metric_that_is_told_is_served():
     """A metric appears with its full name or with a wildcard."""
-    told = [span for span in spans(PAGE) if re.match(r"(spillway_(?!lab)[a-z]+_|otelcol_)[a-z_*]+$", span)]
-    assert len(told) >= 8
+    metrics = [span for span in spans(PAGE) if re.match(r"(spillway_(?!lab)[a-z]+_|otelcol_)[a-z_*]+$", span)]
+    assert len(metrics) >= 8
     names = metric_names.served() | metric_names.read("spillway_streams_consumer_lag_seconds")
     boxes = ("spillway_streams", "spillway_optimizer", "spillway_publisher", "spillway_relay", "otelcol")
-    for name in (n for n in told if n.startswith(boxes)):
+    for name in (n for n in metrics if n.startswith(boxes)):
         pattern = re.escape(name).replace(r"\*", "[a-z_]+")
         assert [known for known in names if re.fullmatch(pattern, known)], name
 

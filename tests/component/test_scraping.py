@@ -58,7 +58,7 @@ def lets_in(policy: dict, port: str, number: int) -> bool:
     """Whether the policy opens the port to Prometheus' namespaces and not to all."""
     return any(
         {"namespaceSelector": NAMESPACES} in rule.get("from", [])
-        and any(one["port"] in (port, number) for one in rule["ports"])
+        and any(entry["port"] in (port, number) for entry in rule["ports"])
         for rule in policy["spec"].get("ingress", [])
     )
 

@@ -60,11 +60,11 @@ def local() -> dict[str, dict]:
     """Processes of the local stack for the same scenario, with the ports of Compose."""
     text = (ROOT / "infra/local/process-compose.yaml").read_text()
     processes = yaml.safe_load(text)["processes"]
-    own = {
+    variables = {
         ports.environment_name(n): p for n, p in ports.declared(ROOT / "infra/ports.yaml")["cluster"].items()
     }
     for name in SCENARIO.clusters:
-        processes |= yaml.safe_load(_cluster(name, own))["processes"]
+        processes |= yaml.safe_load(_cluster(name, variables))["processes"]
     around = Surroundings(
         ["h:1"] * 2, ["h:2"] * 2, "h:3", templates=TEMPLATES, filter_wasm=Path("f"), out=Path("/o")
     )
@@ -136,13 +136,13 @@ def test_relays_and_collectors_have_the_same_identity_and_settings_in_both(compo
     Only the variables that trust Compose's network differ. Their certificates are those that
     `render` issues, with their own cluster's authority.
     """
-    issued = {one.name: one for one in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
+    issued = {identity.name: identity for identity in render.identities(SCENARIO, 20_100, AROUND_COMPOSE)}
     for cluster in SCENARIO.clusters:
-        own = {
+        environments = {
             name: compose["services"][name]["environment"]
             for name in (f"collector-{cluster}", *relays(cluster))
         }
-        for name, environment in own.items():
+        for name, environment in environments.items():
             role, prefix = (
                 ("relay", "SPILLWAY_XDS") if "relay" in name else ("collector", "SPILLWAY_OTLP_TLS")
             )

@@ -163,7 +163,7 @@ def _migrate(environment: dict[str, str]) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=240)
 
 
-def told(port: int) -> str:
+def readiness(port: int) -> str:
     """Returns the text of /readyz, whatever its status."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
@@ -178,10 +178,10 @@ def told(port: int) -> str:
 def program(name: str, folder: Path, environment: dict[str, str]) -> Iterator[int]:
     """Runs the program until the block ends, and yields its health port."""
     port = free_port()
-    own = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", "SPILLWAY_STATE_DIR": str(folder)}
+    variables = {"SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}", "SPILLWAY_STATE_DIR": str(folder)}
     server = servers.Server(
         "", [sys.executable, "-m", *COMMANDS[name]], folder / f"{name}.log",
-        ready=lambda: servers.answers(port, b"GET /readyz HTTP/1.0\r\n\r\n", b"HTTP/1"), environment=environment | own,
+        ready=lambda: servers.answers(port, b"GET /readyz HTTP/1.0\r\n\r\n", b"HTTP/1"), environment=environment | variables,
     )  # fmt: skip
     with servers.running(server):
         yield port
@@ -191,7 +191,7 @@ def program(name: str, folder: Path, environment: dict[str, str]) -> Iterator[in
 def test_it_is_in_order_over_tls(world: Servers, migrated: None, tmp_path: Path, name: str):
     """With the authority of its servers a program reaches all three, and only over TLS."""
     with program(name, tmp_path, world.environment | _trusting(world.tls.ca)) as port:
-        eventually(lambda: servers.healthy(port), "in order", seen=lambda: [told(port)])
+        eventually(lambda: servers.healthy(port), "in order", seen=lambda: [readiness(port)])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -204,7 +204,7 @@ def test_a_managed_server_is_trusted_by_the_systems_roots(
     """
     roots = {"SSL_CERT_FILE": str(world.tls.ca), "SSL_CERT_DIR": str(tmp_path)}
     with program(name, tmp_path, world.environment | _trusting("system") | roots) as port:
-        eventually(lambda: servers.healthy(port), "in order", seen=lambda: [told(port)])
+        eventually(lambda: servers.healthy(port), "in order", seen=lambda: [readiness(port)])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -229,7 +229,7 @@ def test_servers_of_another_authority_hear_nothing(world: Servers, migrated: Non
     assert "certificate verify failed" in log.lower()
     for url in ("SPILLWAY_NATS_URL", "SPILLWAY_REDIS_URL", "SPILLWAY_CLICKHOUSE_URL"):
         password = world.environment[url].partition("@")[0].rpartition(":")[2]
-        assert password not in log + told(port)
+        assert password not in log + readiness(port)
 
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["own", "another"])
@@ -241,12 +241,12 @@ def test_what_helm_test_asks_is_asked_over_tls(world: Servers, tmp_path: Path, t
         env=os.environ | world.environment | _trusting(authority), capture_output=True, text=True, check=False,
     )  # fmt: skip
     lines = (done.stdout if trusted else done.stderr).splitlines()  # these include what clients log
-    said = {
+    answered = {
         server
         for server in ("clickhouse", "redis", "nats")
-        if any(one.startswith(f"{server}: ") for one in lines)
+        if any(line.startswith(f"{server}: ") for line in lines)
     }
-    assert (done.returncode, said) == (0 if trusted else 1, {"clickhouse", "redis", "nats"}), done.stderr
+    assert (done.returncode, answered) == (0 if trusted else 1, {"clickhouse", "redis", "nats"}), done.stderr
 
 
 def test_the_schema_is_not_made_on_a_server_of_another_authority(world: Servers, tmp_path: Path):

@@ -39,13 +39,13 @@ def test_a_program_without_its_environment_says_what_it_lacks(name):
     """Empty variables, which a chart with a missing secret would set, count as missing."""
     command, wanted = NEEDS[name]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
-    for environment in (clean, clean | {f"SPILLWAY_{one}": "" for one in wanted}):
+    for environment in (clean, clean | {f"SPILLWAY_{variable}": "" for variable in wanted}):
         done = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 64, (done.returncode, done.stderr[-2000:])
-        for one in wanted:
-            assert re.search(rf"SPILLWAY_{one}\b", done.stderr), (one, done.stderr)
+        for variable in wanted:
+            assert re.search(rf"SPILLWAY_{variable}\b", done.stderr), (variable, done.stderr)
         assert "Traceback" not in done.stderr
 
 

@@ -28,7 +28,7 @@ def example(tmp_path_factory: pytest.TempPathFactory, make_region: Callable[[str
     map_ = yaml.safe_load((EXAMPLE / "regions.yaml").read_text())
     map_["secrets"]["write_only"] = True
     map_["regions"]["south"]["values"] = {"agent": {"enabled": True}}
-    one = Example(tmp_path_factory.mktemp("example"), map_)
+    example = Example(tmp_path_factory.mktemp("example"), map_)
     for name in ("global", *map_["regions"]):
-        one.place(name, make_region(name))
-    return one
+        example.place(name, make_region(name))
+    return example

@@ -85,7 +85,7 @@ class Example:
         return (self.folder / f"{name}.tfstate").read_text()
 
     def outputs(self) -> dict:
-        return {name: one["value"] for name, one in json.loads(self.state("global"))["outputs"].items()}
+        return {name: output["value"] for name, output in json.loads(self.state("global"))["outputs"].items()}
 
     def config_map(self, region: str, name: str, key: str) -> str:
         return self.object(region, "configmap", name)["data"][key]

@@ -80,4 +80,6 @@ def rendered() -> list[dict]:
         str(VALUES),
     ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [one for one in yaml.safe_load_all(text) if one and "istio.io" in one["apiVersion"]]
+    return [
+        document for document in yaml.safe_load_all(text) if document and "istio.io" in document["apiVersion"]
+    ]

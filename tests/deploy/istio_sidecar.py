@@ -92,34 +92,36 @@ class Sidecar:
 
     def listeners(self) -> dict[str, dict]:
         """Listeners by name, including those that are still warming."""
-        states = {one["name"]: one for one in self.resources("dynamic_listeners")}
-        assert not [one for one in states.values() if "error_state" in one], states
+        states = {state["name"]: state for state in self.resources("dynamic_listeners")}
+        assert not [state for state in states.values() if "error_state" in state], states
         return {
-            name: (one.get("active_state") or one["warming_state"])["listener"]
-            for name, one in states.items()
+            name: (state.get("active_state") or state["warming_state"])["listener"]
+            for name, state in states.items()
         }
 
     def clusters(self) -> dict[str, dict]:
         found = [*self.resources("dynamic_active_clusters"), *self.resources("dynamic_warming_clusters")]
-        return {one["cluster"]["name"]: one["cluster"] for one in found}
+        return {entry["cluster"]["name"]: entry["cluster"] for entry in found}
 
     def routes(self) -> dict[str, dict]:
         """Virtual hosts of each route configuration, by its name."""
         found = self.resources("dynamic_route_configs")
         return {
-            one["route_config"]["name"]: {host["name"]: host for host in one["route_config"]["virtual_hosts"]}
-            for one in found
+            entry["route_config"]["name"]: {
+                host["name"]: host for host in entry["route_config"]["virtual_hosts"]
+            }
+            for entry in found
         }
 
 
 def agent_secrets(port: int, folder: Path) -> Server:
     tls = tls_files(folder / "tls")
     command = [sys.executable, str(Path(__file__).with_name("agent_secrets.py")), str(port)]
-    command += [str(one) for one in (tls.ca, tls.certificate, tls.key)]
+    command += [str(path) for path in (tls.ca, tls.certificate, tls.key)]
 
     def listens() -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", port)) == 0
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", port)) == 0
 
     return Server(f"127.0.0.1:{port}", command, folder / "agent.log", listens)
 
@@ -134,7 +136,7 @@ def sidecar_of(name: str, mesh: Region, istiod: Istiod, folder: Path) -> Iterato
     (folder / "envoy.json").write_text(json.dumps(bootstrap(name, address(), istiod, agent, admin)))
     command = [os.environ.get("SPILLWAY_ENVOY", str(ENVOY)), "-c", str(folder / "envoy.json")]
     command += ["--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
-    one = Sidecar(admin)
+    sidecar = Sidecar(admin)
 
     def ready() -> bool:
         return answers(admin, b"GET /server_info HTTP/1.0\r\n\r\n", b"HTTP/1")
@@ -143,11 +145,13 @@ def sidecar_of(name: str, mesh: Region, istiod: Istiod, folder: Path) -> Iterato
         running(agent_secrets(agent, folder)),
         running(Server(f"127.0.0.1:{admin}", command, folder / "envoy.log", ready)),
     ):
-        eventually(lambda: "0.0.0.0_8080" in one.listeners(), "istiod has told the listeners")
-        yield one
+        eventually(lambda: "0.0.0.0_8080" in sidecar.listeners(), "istiod has told the listeners")
+        yield sidecar
 
 
 def managers(listener: dict) -> list[dict]:
     chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
-    filters = [one["typed_config"] for chain in chains for one in chain["filters"] if "typed_config" in one]
-    return [one for one in filters if one["@type"].endswith(_MANAGER)]
+    filters = [
+        entry["typed_config"] for chain in chains for entry in chain["filters"] if "typed_config" in entry
+    ]
+    return [entry for entry in filters if entry["@type"].endswith(_MANAGER)]

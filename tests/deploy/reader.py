@@ -42,7 +42,7 @@ class Reader:
     def __enter__(self) -> "Reader":
         unset = {"SPILLWAY_TERRAFORM", "SPILLWAY_MAP", "KUBECONFIG"}
         outside = {name: value for name, value in os.environ.items() if name not in unset}
-        own = {
+        variables = {
             "HOME": str(self.home),
             "PATH": f"{BIN}:{ROOT / '.spillway/bin'}:{os.environ['PATH']}",
             "SPILLWAY_BACKEND": f"path={self.home}/{{name}}.tfstate",
@@ -51,7 +51,7 @@ class Reader:
         }
         self._bash = subprocess.Popen(
             ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            cwd=ROOT, env=outside | own | self.environment,
+            cwd=ROOT, env=outside | variables | self.environment,
         )  # fmt: skip
         self._write(f"""set -o pipefail; trap 'echo "{_FAILED} $? $BASH_COMMAND"' ERR\n""")
         return self

@@ -26,17 +26,17 @@ def workloads(region: Region, namespace: str = "spillway") -> dict[str, bool]:
         target = scaler["spec"]["scaleTargetRef"]
         least[f"{target['kind'].lower()}/{target['name']}"] = scaler["spec"]["minReplicas"]
     for kind in ("deployment", "statefulset"):
-        for one in region.items(kind, namespace):
-            name = f"{kind}/{one['metadata']['name']}"
-            wanted, status = one["spec"]["replicas"], one["status"]
-            current = status.get("observedGeneration", 0) >= one["metadata"]["generation"]
+        for workload in region.items(kind, namespace):
+            name = f"{kind}/{workload['metadata']['name']}"
+            wanted, status = workload["spec"]["replicas"], workload["status"]
+            current = status.get("observedGeneration", 0) >= workload["metadata"]["generation"]
             ready = status.get("readyReplicas", 0) == status.get("updatedReplicas", 0) == wanted
             found[name] = current and ready and wanted >= least.get(name, 1)
-    for one in region.items("daemonset", namespace):
-        status = one["status"]
+    for workload in region.items("daemonset", namespace):
+        status = workload["status"]
         ready = status.get("numberReady", 0) == status.get("desiredNumberScheduled", 0) > 0
-        found[f"daemonset/{one['metadata']['name']}"] = (
-            ready and status.get("observedGeneration", 0) >= one["metadata"]["generation"]
+        found[f"daemonset/{workload['metadata']['name']}"] = (
+            ready and status.get("observedGeneration", 0) >= workload["metadata"]["generation"]
         )
     for job in region.items("job", namespace):
         found[f"job/{job['metadata']['name']}"] = job["status"].get("succeeded", 0) > 0
@@ -54,9 +54,9 @@ def missing_references(region: Region, namespace: str = "spillway") -> list[str]
     kwok's pods would run without them.
     """
     have = {
-        f"{kind}/{one['metadata']['name']}": set(one.get("data", {})) | set(one.get("binaryData", {}))
+        f"{kind}/{item['metadata']['name']}": set(item.get("data", {})) | set(item.get("binaryData", {}))
         for kind in ("secret", "configmap")
-        for one in region.items(kind, namespace)
+        for item in region.items(kind, namespace)
     }
     missing = set()
     for pod in region.items("pod", namespace):
@@ -74,14 +74,20 @@ def references(spec: dict) -> list[tuple[str, str, set[str]]]:
         for source in [volume, *volume.get("projected", {}).get("sources", [])]:
             for kind, entry, name in (("secret", "secret", "secretName"), ("configmap", "configMap", "name")):
                 if entry in source and not source[entry].get("optional"):
-                    one = source[entry]
-                    keys = {item["key"] for item in one.get("items", [])}
-                    found.append((kind, one.get(name) or one["name"], keys))
+                    reference = source[entry]
+                    keys = {item["key"] for item in reference.get("items", [])}
+                    found.append((kind, reference.get(name) or reference["name"], keys))
     for container in [*spec["containers"], *spec.get("initContainers", [])]:
         for kind, entry in (("secret", "secretRef"), ("configmap", "configMapRef")):
-            froms = [one[entry] for one in container.get("envFrom", []) if entry in one]
-            found += [(kind, one["name"], set()) for one in froms if not one.get("optional")]
+            froms = [reference[entry] for reference in container.get("envFrom", []) if entry in reference]
+            found += [
+                (kind, reference["name"], set()) for reference in froms if not reference.get("optional")
+            ]
         for kind, entry in (("secret", "secretKeyRef"), ("configmap", "configMapKeyRef")):
-            refs = [one.get("valueFrom", {}).get(entry) for one in container.get("env", [])]
-            found += [(kind, one["name"], {one["key"]}) for one in refs if one and not one.get("optional")]
+            refs = [reference.get("valueFrom", {}).get(entry) for reference in container.get("env", [])]
+            found += [
+                (kind, reference["name"], {reference["key"]})
+                for reference in refs
+                if reference and not reference.get("optional")
+            ]
     return found

@@ -40,7 +40,7 @@ def mesh(make_region: Callable[[str], Region], release: Release) -> Region:
         region.kubectl("create", "namespace", namespace)
     region.define_istio(release.program)
     region.kubectl("wait", "--for=create", "serviceaccount/default", "-n", "shop", "--timeout=60s")
-    objects = [service(*one) for one in SERVICES.items()] + [pod(name) for name in SERVICES]
+    objects = [service(*entry) for entry in SERVICES.items()] + [pod(name) for name in SERVICES]
     objects += [VIRTUAL_SERVICE, *rendered()]
     manifest = region.folder / "mesh.yaml"
     manifest.write_text(yaml.safe_dump_all(objects))
@@ -80,8 +80,8 @@ def istiod(mesh: Region, release: Release, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def sidecar(mesh: Region, istiod: Istiod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     """The sidecar of gate. The values name gate, so its calls use the relay's routes."""
-    with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as one:
-        yield one
+    with sidecar_of("gate", mesh, istiod, tmp_path_factory.mktemp("gate")) as started:
+        yield started
 
 
 def test_envoy_refuses_nothing_of_it(sidecar: Sidecar):
@@ -96,9 +96,12 @@ def test_only_the_listener_of_ours_asks_the_relay(sidecar: Sidecar):
     """The listeners of ports keep Istio's routes, which are patched. Ours has the relay's."""
     sources = {
         name: {
-            (one["rds"]["route_config_name"], "spillway-xds" in json.dumps(one["rds"]["config_source"]))
-            for one in managers(listener)
-            if "rds" in one
+            (
+                manager["rds"]["route_config_name"],
+                "spillway-xds" in json.dumps(manager["rds"]["config_source"]),
+            )
+            for manager in managers(listener)
+            if "rds" in manager
         }
         for name, listener in sidecar.listeners().items()
     }
@@ -144,9 +147,11 @@ def test_a_workload_that_is_not_named_is_left_alone(
 
 def test_destinations_and_servers_are_there(sidecar: Sidecar):
     """Relay, collector and every destination of the relay's routes are clusters of the sidecar."""
-    filters = [one["spec"]["configPatches"] for one in rendered() if one["kind"] == "EnvoyFilter"]
+    filters = [
+        document["spec"]["configPatches"] for document in rendered() if document["kind"] == "EnvoyFilter"
+    ]
     patches = [patch for patches in filters for patch in patches]
-    wanted = {one["patch"]["value"]["name"] for one in patches if one["applyTo"] == "CLUSTER"}
+    wanted = {patch["patch"]["value"]["name"] for patch in patches if patch["applyTo"] == "CLUSTER"}
     assert {"spillway-xds", "spillway-collector"} < wanted and len(wanted) == 7
     assert wanted <= set(sidecar.clusters())
 
@@ -157,12 +162,12 @@ def test_the_filter_is_beside_the_relays_routes_and_not_before_them(sidecar: Sid
     The route that leads to our listener disables exactly that name.
     """
     [manager] = managers(sidecar.listeners()["spillway-outbound"])
-    ours = [one["name"] for one in manager["http_filters"] if "config_discovery" in one]
+    ours = [entry["name"] for entry in manager["http_filters"] if "config_discovery" in entry]
     [istios] = {
-        one["name"]
+        entry["name"]
         for manager in managers(sidecar.listeners()["0.0.0.0_8080"])
-        for one in manager["http_filters"]
-        if "shop.spillway-gate-outbound" in one["name"]
+        for entry in manager["http_filters"]
+        if "shop.spillway-gate-outbound" in entry["name"]
     }
     assert istios in ours
     eventually(lambda: "8080" in sidecar.routes(), "routes of 8080")
@@ -183,7 +188,7 @@ def test_the_filter_comes_after_every_other_extension_in_its_direction(
     """
     of_ours = set()
     for manager in managers(sidecar.listeners()[listener]):
-        names = [one["name"] for one in manager["http_filters"]]
+        names = [entry["name"] for entry in manager["http_filters"]]
         ours = [name for name in names if "spillway" in name]
         for name in ours:
             assert names[names.index(name) + 1 :] == BEHIND

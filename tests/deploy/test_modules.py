@@ -65,8 +65,8 @@ def test_module(module: str, name: str, tmp_path: Path) -> None:
     good(name, folder, tmp_path, "init", "-no-color")
     good(name, folder, tmp_path, "validate", "-no-color")
     filters = [f"-filter={file}" for file in module_tests(folder)] if name in OLDEST else []
-    said = good(name, folder, tmp_path, "test", "-no-color", *filters)
-    assert re.search(r"Success! [1-9]\d* passed, 0 failed", said)
+    printed = good(name, folder, tmp_path, "test", "-no-color", *filters)
+    assert re.search(r"Success! [1-9]\d* passed, 0 failed", printed)
 
 
 @pytest.mark.parametrize("name", OLDEST)

@@ -37,15 +37,15 @@ def example(make_region: Callable[[str], Region], tmp_path_factory: pytest.TempP
         "callers": ["gateway"],
         "filter": {"url": FILTER, "edges": ["gateway"]},
     }
-    one = Example(tmp_path_factory.mktemp("example"), map_)
+    example = Example(tmp_path_factory.mktemp("example"), map_)
     region = make_region("only")
     for name in ("global", "west"):
-        one.place(name, region)
+        example.place(name, region)
     region.define_istio()
     root = {"root-cert.pem": (region.folder / "clients.crt").read_text()}
     about = {"name": "istio-ca-root-cert", "namespace": MESH}
     region.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": root}])
-    return one
+    return example
 
 
 def test_one_namespace_for_both_is_refused(example: Example) -> None:
@@ -134,7 +134,10 @@ def test_relay_and_collector_trust_the_meshs_root(example: Example) -> None:
     """Both trust the root that Istio keeps in the cluster, and the cluster's own authority."""
     files = example.object("west", "configmap", "spillway-mesh-authorities", CLUSTER)["data"]
     found = x509.load_pem_x509_certificates(files["ca.crt"].encode())
-    assert [one.subject.rfc4514_string() for one in found] == ["CN=clients", "CN=Spillway cluster/west 1"]
+    assert [certificate.subject.rfc4514_string() for certificate in found] == [
+        "CN=clients",
+        "CN=Spillway cluster/west 1",
+    ]
 
 
 def test_the_filter_is_beside_every_service_of_the_map(example: Example) -> None:

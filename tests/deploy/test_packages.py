@@ -95,8 +95,8 @@ def test_charts_are_pulled_as_they_were_packed(packed: Path, pulled: Path):
 
 def test_a_chart_has_one_version_for_itself_and_its_images(pulled: Path):
     for chart in CHARTS:
-        said = yaml.safe_load(charts.helm("show", "chart", pulled / f"{chart}-{VERSION}.tgz").stdout)
-        assert (said["version"], said["appVersion"]) == (VERSION, VERSION)
+        shown = yaml.safe_load(charts.helm("show", "chart", pulled / f"{chart}-{VERSION}.tgz").stdout)
+        assert (shown["version"], shown["appVersion"]) == (VERSION, VERSION)
     objects = charts.render(pulled / f"spillway-cluster-{VERSION}.tgz", REQUIRED)
     images = [c["image"] for _, pod in charts.pods(objects) for c in charts.containers(pod)]
     assert {image.rpartition(":")[2] for image in images} == {VERSION}
@@ -133,8 +133,8 @@ def test_istio_takes_the_module_that_was_packed(plugin: dict, tmp_path: Path):
 
 def test_istio_takes_no_other_image(registry: str, tmp_path: Path):
     """The digest is that of the image. The module's own sum finds nothing."""
-    own = hashlib.sha256(MODULE.read_bytes()).hexdigest()
-    done = istio(f"oci://{registry}/spillway-filter@sha256:{own}", tmp_path)
+    digest = hashlib.sha256(MODULE.read_bytes()).hexdigest()
+    done = istio(f"oci://{registry}/spillway-filter@sha256:{digest}", tmp_path)
     assert done.returncode == 1 and "could not fetch" in done.stderr
 
 
@@ -165,9 +165,9 @@ def test_the_sums_are_of_every_file(packed: Path):
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=packed, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
-    said = {line.split()[1].removeprefix("./") for line in (packed / "SHA256SUMS").read_text().splitlines()}
+    listed = {line.split()[1].removeprefix("./") for line in (packed / "SHA256SUMS").read_text().splitlines()}
     files = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
-    assert said == files - {"SHA256SUMS"} and len(said) >= 9
+    assert listed == files - {"SHA256SUMS"} and len(listed) >= 9
 
 
 def test_the_same_module_has_the_same_digest(packed: Path, plugin: dict, tmp_path: Path):

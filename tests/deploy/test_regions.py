@@ -199,7 +199,9 @@ def test_the_authority_of_one_cluster_is_replaced_step_by_step(example: Example)
         for authority in trusted:
             if authority.subject == shown[0].issuer:
                 shown[0].verify_directly_issued_by(authority)
-        return shown[0].issuer.rfc4514_string(), [one.subject.rfc4514_string() for one in trusted]
+        return shown[0].issuer.rfc4514_string(), [
+            certificate.subject.rfc4514_string() for certificate in trusted
+        ]
 
     old = now("west")
     others = {name: now(name) for name in ("east", "south")}
@@ -263,4 +265,4 @@ def test_existing_secrets_stay_out_of_every_state(example: Example) -> None:
     example.map["secrets"] = {"existing": True}
     planned = changes(example.run("plan"))["global"]
     assert "create module.global.helm_release.this" in planned
-    assert [one for one in planned if "secret" in one or "tls_" in one or "password" in one] == []
+    assert [line for line in planned if "secret" in line or "tls_" in line or "password" in line] == []

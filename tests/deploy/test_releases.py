@@ -48,9 +48,9 @@ def helm(region: Region, words: list[str], values: dict | None = None) -> None:
     The person's kubeconfig has this region's context.
     """
     words = [region.name if word in ("GLOBAL", "CLUSTER") else word for word in words[1:]]
-    told = ["--values", "-"] if values else []
+    values_flags = ["--values", "-"] if values else []
     done = subprocess.run(
-        [program("helm"), *words, *told], input=json.dumps(values), cwd=ROOT, capture_output=True, text=True,
+        [program("helm"), *words, *values_flags], input=json.dumps(values), cwd=ROOT, capture_output=True, text=True,
         env=os.environ | {"KUBECONFIG": str(region.kubeconfig)}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -79,8 +79,8 @@ def versions(region: Region) -> set[str]:
     """Returns the image tags of all workloads. Jobs keep those of the release that ran them."""
     found = set()
     for kind in ("deployment", "statefulset"):
-        for one in region.items(kind):
-            for container in one["spec"]["template"]["spec"]["containers"]:
+        for workload in region.items(kind):
+            for container in workload["spec"]["template"]["spec"]["containers"]:
                 found.add(container["image"].rpartition(":")[2])
     return found
 
@@ -131,4 +131,4 @@ def test_the_kill_switch_reaches_the_file_alone(region: Region):
 
 
 def uids(region: Region, kind: str) -> set[str]:
-    return {one["metadata"]["uid"] for one in region.items(kind)}
+    return {item["metadata"]["uid"] for item in region.items(kind)}

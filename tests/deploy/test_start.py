@@ -75,7 +75,7 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Regi
             root = {"root-cert.pem": (region.folder / "clients.crt").read_text()}
             about = {"name": "istio-ca-root-cert", "namespace": "shop"}
             trust = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": root}
-            region.apply([trust, *(one for service in SERVICES for one in application(service))])
+            region.apply([trust, *(document for service in SERVICES for document in application(service))])
         yield made
 
 
@@ -133,7 +133,7 @@ def filters(regions: dict[str, Region]) -> None:
             config["service"]: config["edge"] for config in configs if config["direction"] == "inbound"
         }
         assert inbound == {service: service == "gateway" for service in SERVICES}
-        routes = [one["metadata"]["name"] for one in region.items("envoyfilter", "shop")]
+        routes = [item["metadata"]["name"] for item in region.items("envoyfilter", "shop")]
         assert routes and not [name for name in routes if "routes" in name]
 
 
@@ -152,7 +152,7 @@ def injected(regions: dict[str, Region]) -> None:
 
 
 def names(region: Region, kind: str, namespace: str) -> set[str]:
-    return {one["metadata"]["name"] for one in region.items(kind, namespace)}
+    return {item["metadata"]["name"] for item in region.items(kind, namespace)}
 
 
 def removed(regions: dict[str, Region]) -> None:
@@ -191,7 +191,7 @@ def test_every_command_of_the_page(
         for number, block in enumerate(commands):
             if not block.needs_spans:
                 printed, failed = reader.types(block)
-                assert [one for one in failed if not one.startswith(REFUSED)] == [], printed
+                assert [line for line in failed if not line.startswith(REFUSED)] == [], printed
                 assert ("SHOW USERS ON" in printed) == ("spillway_clickhouse.users" in block.text), printed
             steps = {later.step for later in commands[number + 1 :]}
             if block.step in after and block.step not in steps:

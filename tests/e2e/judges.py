@@ -28,7 +28,7 @@ def rising(
     and after that while the boards say so or are old. A weight that rose while the cluster was
     known, or by a decision just before, may stay when it is unknown again.
     """
-    said: dict[tuple[Rule, str], str] = {}
+    findings: dict[tuple[Rule, str], str] = {}
     most: dict[tuple[Rule, str], int] = {}
     # Unix seconds since when it is unknown; infinity while it is known
     since: dict[tuple[Rule, str], float] = {}
@@ -49,8 +49,8 @@ def rising(
                 if sample.at > until and sample.at - since[key] <= _DECIDED_S:
                     most[key] = max(most.get(key, 0), weight)
                 elif weight > most.get(key, 0) + RISE:
-                    said[key] = f"{_name(rule)}: {most.get(key, 0)} → {weight} towards {cluster}, unknown"
-    return list(said.values())
+                    findings[key] = f"{_name(rule)}: {most.get(key, 0)} → {weight} towards {cluster}, unknown"
+    return list(findings.values())
 
 
 def _unknown(sample: Sample, service: str, cluster: str) -> bool:
@@ -71,7 +71,7 @@ def collapsing(
     A cluster in `liars`, which reports with its own credential that it serves more than it does,
     may attract requests.
     """
-    said = {}
+    findings = {}
     common = set.intersection(*(set(s.weights) for s in before)) if before else set()
     for rule in {r for r in common if r[0] not in lost}:
         least = {c: min(s.weights[rule].get(c, 0) for s in before) for c in before[0].weights[rule]}
@@ -82,8 +82,10 @@ def collapsing(
                 boast = sum(now.get(c, 0) - least.get(c, 0) for c in liars if c != cluster)
                 drawn = boast >= weight - now.get(cluster, 0)
                 if gone and not drawn and cluster not in {*lost, *left}:
-                    said[rule, cluster] = f"{_name(rule)}: {weight} → {now.get(cluster, 0)} towards {cluster}"
-    return list(said.values())
+                    findings[rule, cluster] = (
+                        f"{_name(rule)}: {weight} → {now.get(cluster, 0)} towards {cluster}"
+                    )
+    return list(findings.values())
 
 
 def changing(before: list[Sample], during: list[Sample], services: Iterable[str]) -> list[str]:
@@ -91,14 +93,14 @@ def changing(before: list[Sample], during: list[Sample], services: Iterable[str]
     if not before:
         return []
     last = {r: w for r, w in before[-1].weights.items() if r[1] in set(services)}
-    said = {} if last else {None: f"no rules of {', '.join(services)}"}
+    findings = {} if last else {None: f"no rules of {', '.join(services)}"}
     for sample in during:
         for rule, weights in last.items():
             if sample.weights.get(rule) != weights:
-                said[rule] = (
+                findings[rule] = (
                     f"{_name(rule)}: {dict(weights)} → {sample.weights.get(rule)}, of another application"
                 )
-    return list(said.values())
+    return list(findings.values())
 
 
 def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always: bool) -> list[str]:
@@ -106,29 +108,29 @@ def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always
 
     An absent key is a finding only if `always` is set.
     """
-    said = {}
+    findings = {}
     for cluster, envoys in expected.items():
         for sample in during:
             placed = sample.placed[cluster]
             if placed is None and always:
-                said[cluster] = f"{cluster}: no placement"
+                findings[cluster] = f"{cluster}: no placement"
             if placed is not None and placed != envoys:
-                said[cluster] = f"{cluster}: placement {placed}, expected {dict(envoys)}"
-    return list(said.values())
+                findings[cluster] = f"{cluster}: placement {placed}, expected {dict(envoys)}"
+    return list(findings.values())
 
 
 def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> list[str]:
     """Finds demand of clusters that do not lie and that has changed."""
-    said = {}
+    findings = {}
     for sample in during:
         for cluster, demand in sample.demand.items():
             for class_id, rps in demand.items() if cluster not in liars else ():
                 was = [s.demand[cluster][class_id] for s in before if class_id in s.demand.get(cluster, {})]
                 if not was or not _is_noise(rps, min(was), max(was)):
-                    said[cluster, class_id] = (
+                    findings[cluster, class_id] = (
                         f"{cluster} {class_id}: demand {max(was, default=0.0):.1f} → {rps:.1f} by another's lie"
                     )
-    return list(said.values())
+    return list(findings.values())
 
 
 def _is_noise(rps: float, least: float, most: float) -> bool:

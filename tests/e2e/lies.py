@@ -168,8 +168,8 @@ def exports(loop: Loop) -> None:
     They belong to a process that started long ago.
     """
     for count in (-5, 0, 2**62):
-        said = _totals(WEST, "backend", "west/backend/west-backend-0", {BACKEND: count}, time.time_ns())
-        _send(loop, WEST, "metrics", said)
+        totals = _totals(WEST, "backend", "west/backend/west-backend-0", {BACKEND: count}, time.time_ns())
+        _send(loop, WEST, "metrics", totals)
 
 
 def region(loop: Loop) -> None:
@@ -262,11 +262,11 @@ def _write(loop: Loop, messages: list[tuple[str, bytes, list[tuple[str, bytes]]]
 
 
 def _over_nats(loop: Loop, user: str, inbox: str, act: Callable[[nats.NATS], Awaitable[None]]) -> None:
-    async def told(_: Exception) -> None:
+    async def ignore(_: Exception) -> None:
         """Ignores the error: permission violations are expected."""
 
     async def speak() -> None:
-        connection = await nats.connect(loop.stack.nats_url(user), inbox_prefix=inbox, error_cb=told)
+        connection = await nats.connect(loop.stack.nats_url(user), inbox_prefix=inbox, error_cb=ignore)
         try:
             await act(connection)
         finally:

@@ -16,7 +16,7 @@ from spillway_lab.stack.stack import LabStack
 CLOSES_WITHIN_S = 120.0
 # Toxiproxy's name of the proxy between one Envoy and its collector.
 EXPORTS = "exports"
-_HEARD = (
+_CLUSTERS_WITH_CALLS = (
     "SELECT DISTINCT cluster FROM calls WHERE started_at > fromUnixTimestamp64Micro(toInt64(%(instant)s))"
 )
 _MODEL = """
@@ -78,9 +78,11 @@ class Loop:
                 seen = (
                     f"version {current.version}, telemetry until {end - instant:+.1f} s, Envoys at {reached}"
                 )
-                heard = {row[0] for row in client.execute(_HEARD, {"instant": int(instant * 1e6)})}
-                seen += f", calls of {sorted(heard)}"
-                if end > instant and reached >= current.version and heard == clusters:
+                with_calls = {
+                    row[0] for row in client.execute(_CLUSTERS_WITH_CALLS, {"instant": int(instant * 1e6)})
+                }
+                seen += f", calls of {sorted(with_calls)}"
+                if end > instant and reached >= current.version and with_calls == clusters:
                     return current
             except Exception as error:
                 seen = f"{type(error).__name__}: {error}"

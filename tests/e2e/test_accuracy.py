@@ -54,7 +54,7 @@ def test_call_ratios(rows):
     together stay within the 1 in 100 000 quantile of chi-square.
     """
     sent = sum(step.seconds * step.rps["west"] for step in LADDER.document.load.profile)
-    requests = {one.method: one.share * sent for one in LADDER.document.requests}
+    requests = {request.method: request.share * sent for request in LADDER.document.requests}
     ratios = [row for row in rows if row.kind == "ratio"]
     chance = [row for row in ratios if row.true < 1]
     assert len(ratios) == 6 and len(chance) == 5

@@ -34,7 +34,7 @@ class Course:
     healed: float
     back_s: float
     wrong: list[str]
-    told: list[str]  # for people: how far weights moved, and what was unknown
+    notes: list[str]  # for people: how far weights moved, and what was unknown
 
 
 def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
@@ -49,7 +49,7 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
         whole(watch, healed + fault.back_s)
     except AssertionError as error:
         wrong.append(str(error))
-    ended, told = time.time(), []
+    ended, notes = time.time(), []
     for samples in (watch.published, watch.routed):
         before, during = samples(began - _BEFORE_S, began), samples(began, ended)
         if not before:
@@ -61,12 +61,12 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
             wrong += judges.rising(soon, samples(began + fault.noticed_s, ended), fault.unknown, until)
             wrong += judges.collapsing(before, during, fault.lost, fault.left, fault.liars)
         wrong += judges.changing(before, [] if fault.lost else during, OTHER)
-        told.append(f"{samples.__name__}: {judges.band(before, during)}")
+        notes.append(f"{samples.__name__}: {judges.band(before, during)}")
     before, during = watch.published(began - _BEFORE_S, began), watch.published(began, ended)
     wrong += judges.vanishing(watch.expected(), [] if fault.lost else during, fault.placed)
     wrong += judges.misled(before, during, fault.liars) if fault.kind == "lie" else []
-    told.append(f"unknown: {judges.reasons(during)}")
-    return Course(fault, began, broken, healed, ended - healed, wrong, told)
+    notes.append(f"unknown: {judges.reasons(during)}")
+    return Course(fault, began, broken, healed, ended - healed, wrong, notes)
 
 
 def settled(watch: Watch) -> None:
@@ -76,11 +76,11 @@ def settled(watch: Watch) -> None:
         time.sleep(_BEFORE_S)
         now = time.time()
         found = [samples(now - _BEFORE_S, now) for samples in (watch.published, watch.routed)]
-        said = [line for samples in found for line in judges.changing(samples[:1], samples, OTHER)]
-        if all(found) and not said:
+        findings = [line for samples in found for line in judges.changing(samples[:1], samples, OTHER)]
+        if all(found) and not findings:
             print(f"rules stand still after {now - began:.0f} s", flush=True)
             return
-        assert now < began + _SETTLED_S, f"not settled: {said}"
+        assert now < began + _SETTLED_S, f"not settled: {findings}"
 
 
 def whole(watch: Watch, deadline: float) -> None:
@@ -90,12 +90,12 @@ def whole(watch: Watch, deadline: float) -> None:
     """
     while True:
         try:
-            said = judges.missing(watch.now(), watch.expected())
+            findings = judges.missing(watch.now(), watch.expected())
         except UNREADABLE as error:
-            said = [f"{type(error).__name__}: {error}"]
-        if not said:
+            findings = [f"{type(error).__name__}: {error}"]
+        if not findings:
             return
-        assert time.time() < deadline, f"not back: {said}"
+        assert time.time() < deadline, f"not back: {findings}"
         time.sleep(0.25)
 
 
@@ -158,15 +158,15 @@ def stays(loop: Loop, faults: list[Fault]) -> None:
                 f"{n:2} of {len(faults)}  {fault.name:32} {away_s:5.1f} s, back in {courses[-1].back_s:5.1f} s",
                 flush=True,
             )
-            for line in courses[-1].told:
+            for line in courses[-1].notes:
                 print("      ", line)
             for line in courses[-1].wrong:
                 print("    ! ", line)
     failures = background.failures()
     ends = [later.began for later in courses[1:]] + [time.time()]
-    said = [
+    findings = [
         f"{c.fault.name}: {line}"
         for c, end in zip(courses, ends, strict=True)
         for line in judged(c, end, failures)
     ]
-    assert not said, "\n" + "\n".join(said)
+    assert not findings, "\n" + "\n".join(findings)

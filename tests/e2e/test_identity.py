@@ -52,14 +52,14 @@ def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
     pod = replace(
         claimed, index=99, admin_port=free_port(), inbound_port=free_port(), outbound_port=free_port()
     )
-    own = loop.stack.cluster_ports[pod.cluster]
+    cluster_ports = loop.stack.cluster_ports[pod.cluster]
     around = Surroundings(
         xds=[], otlp=[], toxiproxy="", templates=templates.read(ROOT / "infra"),
         filter_wasm=HOME / "wasm/spillway_filter.wasm", out=loop.stack.run,
     )  # fmt: skip
-    xds, otlp = f"{HOST}:{own['XDS_PORT']}", f"{HOST}:{own['OTLP_GRPC_PORT']}"
+    xds, otlp = f"{HOST}:{cluster_ports['XDS_PORT']}", f"{HOST}:{cluster_ports['OTLP_GRPC_PORT']}"
     rendered = bootstrap.files(pod, xds, otlp, around)
-    trusts, shows, own_folder = (str(around.tls_folder(one.name)) for one in (claimed, held, pod))
+    trusts, shows, own_folder = (str(around.tls_folder(holder.name)) for holder in (claimed, held, pod))
     for name, text in rendered.items():
         folder = shows if name.endswith(templates.CERTIFICATE.rpartition("/")[2]) else trusts
         files.write(loop.stack.run, {name: text.replace(own_folder, folder)})
@@ -76,8 +76,8 @@ def stranger(loop: Loop, claimed: Pod, held: Pod) -> Iterator[Pod]:
 
 
 def pods_of_two_services(loop: Loop, cluster: str) -> tuple[Pod, Pod]:
-    own = [pod for pod in loop.stack.plan.pods if pod.cluster == cluster]
-    return own[0], next(pod for pod in own if pod.service != own[0].service)
+    pods = [pod for pod in loop.stack.plan.pods if pod.cluster == cluster]
+    return pods[0], next(pod for pod in pods if pod.service != pods[0].service)
 
 
 def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
@@ -89,13 +89,13 @@ def test_a_pod_with_another_pods_certificate_is_refused_and_counted(loop: Loop):
     cluster = loop.stack.scenario.clusters[0]
     claimed, held = pods_of_two_services(loop, cluster)
     name = "spillway_relay_streams_refused_identity_total"
-    own = Counter(pod.service for pod in loop.stack.plan.pods if pod.cluster == cluster)
+    expected = Counter(pod.service for pod in loop.stack.plan.pods if pod.cluster == cluster)
     before = counter(loop, cluster, name)
     with stranger(loop, claimed, held) as pod:
         eventually(lambda: counter(loop, cluster, name) > before, "the relay refuses the stranger")
         assert routes_of(pod) is None
         # Fewer while some come back from a fault, but never more.
-        assert Counter(status(loop, cluster)["envoys"]) <= own
+        assert Counter(status(loop, cluster)["envoys"]) <= expected
 
 
 def test_a_pod_of_the_same_service_is_let_in(loop: Loop):

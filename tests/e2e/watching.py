@@ -90,14 +90,14 @@ class Watch:
         """Reads a sample from Redis. Raises one of UNREADABLE."""
         clusters, now = self._stack.scenario.clusters, time.time()
         demand = {cluster: self._demand(cluster) for cluster in clusters}
-        said = {cluster: self._said(cluster) for cluster in clusters}
+        unknown = {cluster: self._unknown(cluster) for cluster in clusters}
         return Sample(
             now,
             self._weights(),
             {cluster: self._placed(cluster) for cluster in clusters},
             {
                 c: {name: entry.reason for name, entry in found.items() if entry.reason}
-                for c, found in said.items()
+                for c, found in unknown.items()
             },
             {
                 cluster: {name: entry.rps for name, entry in board.items()}
@@ -109,7 +109,7 @@ class Watch:
             },
             {
                 c: {name: now - entry.at for name, entry in found.items() if not entry.reason}
-                for c, found in said.items()
+                for c, found in unknown.items()
             },
         )
 
@@ -138,7 +138,7 @@ class Watch:
         heartbeat = json_format.Parse(text, Heartbeat(), ignore_unknown_fields=True)
         return {s.service: s.connected_envoys for s in heartbeat.services}
 
-    def _said(self, cluster: str) -> dict[str, UnknownEntry]:
+    def _unknown(self, cluster: str) -> dict[str, UnknownEntry]:
         found = self._redis.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
         return {name.decode(): UnknownEntry.from_json(text) for name, text in found.items()}
 

@@ -27,7 +27,7 @@ def write(root: Path, name: str, content: str | bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("optimizer/a.py", "from spillway_streams import classify\n", "optimizer/a.py:1: optimizer/ imports"),
         (
@@ -48,11 +48,11 @@ def write(root: Path, name: str, content: str | bytes) -> None:
         ("streams/native/Cargo.toml", '[dependencies]\nspillway-filter-core = "0"\n', "streams/ depends on"),
     ],
 )
-def test_a_box_that_imports_another_is_named_with_its_line(repository, name, content, said):
+def test_a_box_that_imports_another_is_named_with_its_line(repository, name, content, expected):
     write(repository, name, content)
     result = tool("layering.py", repository)
     assert result.returncode == 1
-    assert said in result.stdout
+    assert expected in result.stdout
 
 
 def test_contracts_and_test_servers_may_be_imported_by_every_box(repository):
@@ -106,7 +106,7 @@ def test_rooms_that_keep_to_their_order_pass(box):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         (
             "low/c.py",
@@ -124,12 +124,12 @@ def test_rooms_that_keep_to_their_order_pass(box):
         ("loose.py", "L = 1\n", "'loose' is no room of spillway_box"),
     ],
 )
-def test_what_breaks_the_order_of_rooms_is_named(box, name, content, said):
+def test_what_breaks_the_order_of_rooms_is_named(box, name, content, expected):
     write(box, "box/spillway_box/low/d.py", "from spillway_box.low import a\n\nD = a\n")
     write(box, f"box/spillway_box/{name}", content)
     result = tool("rooms.py", box)
     assert result.returncode == 1
-    assert said in result.stdout
+    assert expected in result.stdout
 
 
 def test_a_package_without_a_table_is_named(box):

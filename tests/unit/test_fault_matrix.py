@@ -61,9 +61,9 @@ def test_noise_is_no_finding():
 
 def test_a_rise_towards_what_is_unknown_is_found():
     """The unknown part may be a whole cluster or one service in it."""
-    said = ["west frontend → backend GET /: 3400 → 4000 towards east, unknown"]
-    assert judges.rising(BEFORE, [sample(2, 4000)], ALL, until=9) == said
-    assert judges.rising(BEFORE, [sample(2, 4000)], [("backend", "east")], until=9) == said
+    findings = ["west frontend → backend GET /: 3400 → 4000 towards east, unknown"]
+    assert judges.rising(BEFORE, [sample(2, 4000)], ALL, until=9) == findings
+    assert judges.rising(BEFORE, [sample(2, 4000)], [("backend", "east")], until=9) == findings
     assert judges.rising(BEFORE, [sample(2, 4000)], [("till", "east")], until=9) == []
 
 
@@ -146,8 +146,8 @@ def test_what_is_unknown_or_not_placed_is_not_back():
     assert judges.missing(unknown, EXPECTED) == ["west: '*' unknown: no spans"]
     assert judges.missing(sample(2, 0, east=None), EXPECTED) == ["east: no placement"]
     for known_s in ({"west": {"backend": 1.0}}, {"west": {"backend": 1.0}, "east": {"backend": 60.0}}):
-        said = judges.missing(replace(BEFORE[0], known_s=known_s), EXPECTED)
-        assert said == ["east: nothing says that 'backend' is known"]
+        findings = judges.missing(replace(BEFORE[0], known_s=known_s), EXPECTED)
+        assert findings == ["east: nothing says that 'backend' is known"]
 
 
 def test_the_band_says_how_far_weights_went():

@@ -26,7 +26,7 @@ TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")
 SERVICES = frozenset(service.name for service in TOPOLOGY.services)
 CLUSTERS = [cluster.name for cluster in TOPOLOGY.clusters]
 DOCUMENT = json.loads((ROOT / "optimizer" / "tests" / "unit" / "data" / "model.json").read_text())
-TOLD = telemetry.from_document(DOCUMENT)
+TELEMETRY = telemetry.from_document(DOCUMENT)
 NOW = 1767225631.0
 ROUTES = [("gateway", "frontend GET /items/{id}"), ("frontend", "backend GET /items/{id}")]
 
@@ -116,8 +116,8 @@ def test_the_publisher_has_nothing_to_change(guardrails, before, policy, gone):
     in_force = None if before is None else _in_force(before)
     rules = None if in_force is None else of_ruleset(in_force)
     placement = {c: SERVICES - {gone[0]} if gone and gone[1] == c else SERVICES for c in CLUSTERS}
-    told = replace(TOLD, placement=placement, left={gone: NOW} if gone else {})
-    built = model.build(told, TOPOLOGY, NOW, guardrails=guardrails, in_force=rules)
+    changed = replace(TELEMETRY, placement=placement, left={gone: NOW} if gone else {})
+    built = model.build(changed, TOPOLOGY, NOW, guardrails=guardrails, in_force=rules)
     assert built.problem is not None, built.refusals
     solution = REGISTRY[policy]().route(built.problem)
     stamp = Stamp("id", policy, Origin.ORIGIN_OPTIMIZER, built.window, NOW, 120.0, built.classes)

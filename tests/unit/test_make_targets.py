@@ -232,16 +232,16 @@ def test_the_error_of_a_missing_program_names_the_command_that_brings_it(checkou
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "expected"),
     [
         ("helmet", "helmet: not in tools/deploy/pins; there are: helm kubeconform "),
         ("kube-proxy", "kube-proxy: not built here; there are: etcd kube-apiserver "),
         ("", "usage: tools/bring NAME..."),
     ],
 )
-def test_a_program_that_nobody_knows_is_refused_with_those_that_there_are(checkout, wanted, said):
+def test_a_program_that_nobody_knows_is_refused_with_those_that_there_are(checkout, wanted, expected):
     done = checkout.execute("tools/bring", *wanted.split())
-    assert done.returncode == 64 and said in done.stderr
+    assert done.returncode == 64 and expected in done.stderr
 
 
 def test_images_need_docker_alone_and_packages_what_packs_them(runs: dict[str, list[Run]]):

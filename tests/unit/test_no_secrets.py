@@ -60,8 +60,8 @@ def test_what_is_planted_is_found(tmp_path, name, text, rule):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("first line\n" + text)
     found = no_secrets.findings(tmp_path, [name], {})
-    assert found and any(rule in one and one.startswith(f"{name}:") for one in found), found
-    assert all("spillway@" not in one and "MC4C" not in one for one in found)
+    assert found and any(rule in finding and finding.startswith(f"{name}:") for finding in found), found
+    assert all("spillway@" not in finding and "MC4C" not in finding for finding in found)
     assert int(found[0].split(":")[1]) >= 2
 
 
@@ -75,7 +75,9 @@ def test_an_exception_excuses_its_line_and_is_told_when_it_is_over(tmp_path):
     (tmp_path / "a.py").write_text('password = "' + 'spillway"\n')
     needed, over = {("a.py", "password"): "why"}, {("a.py", "gone"): "why"}
     assert no_secrets.findings(tmp_path, ["a.py"], needed) == []
-    assert any("nothing needs" in one for one in no_secrets.findings(tmp_path, ["a.py"], needed | over))
+    assert any(
+        "nothing needs" in finding for finding in no_secrets.findings(tmp_path, ["a.py"], needed | over)
+    )
 
 
 def test_the_command_looks_at_what_git_knows_of(tmp_path):

@@ -55,7 +55,7 @@ def test_clickhouse_grants_are_what_statements_name(role):
     """
     granted = grants.read(ROOT / "infra" / "clickhouse" / "grants.yaml")[role].rights
     of = {
-        right: {one.rpartition(".")[2] for one in granted if one.startswith(right)}
+        right: {privilege.rpartition(".")[2] for privilege in granted if privilege.startswith(right)}
         for right in ("SELECT", "INSERT")
     }
     text = statements(BOXES[role])
@@ -117,13 +117,13 @@ def test_a_collectors_user_is_made_for_every_cluster(tmp_path):
     assert {"User:collector-a", "User:collector-b"} <= users(["a", "b"])
     assert not any("collector" in user for user in users([]))
     wrong = tmp_path / "acls.yaml"
-    for text, said in (
+    for text, expected in (
         ("a: {read: [otlp_span]}", "otlp_span: unknown topic"),
         ("a: {reads: []}", "a.reads: must be"),
         ("x", "map"),
     ):
         wrong.write_text(text)
-        with pytest.raises(acls.StreamsError, match=said):
+        with pytest.raises(acls.StreamsError, match=expected):
             acls.read(wrong, [])
 
 

@@ -129,13 +129,13 @@ def test_the_printed_bill_names_its_prices_and_the_limit_that_the_page_says(
     page = (ROOT / "docs/operations.md").read_text()
     for store, limit in bill(100_000)["default_disks_hold_spans_per_s"].items():
         [line] = [line for line in printed.splitlines() if f"default disks of {store} hold" in line]
-        said = int(line.split()[-2].replace(",", ""))
-        assert 0.9 * limit < said <= limit
-        assert f"| {store}, `bundled.{store.lower()}` | {said} spans/s |" in page
+        rate = int(line.split()[-2].replace(",", ""))
+        assert 0.9 * limit < rate <= limit
+        assert f"| {store}, `bundled.{store.lower()}` | {rate} spans/s |" in page
 
 
 @pytest.mark.parametrize(
-    ("section", "changed", "said"),
+    ("section", "changed", "expected"),
     [
         ("usd", {"core_month": "30"}, "usd.core_month: Input should be a valid number, not '30'"),
         ("usd", {"core_month": None}, "usd.core_month: Field required"),
@@ -145,10 +145,10 @@ def test_the_printed_bill_names_its_prices_and_the_limit_that_the_page_says(
         ("assumptions", {"outside_share": 67}, "assumptions.outside_share: Input should be less than or equal to 1"),
     ],
 )  # fmt: skip
-def test_a_wrong_price_is_named_with_what_is_allowed(tmp_path, capsys, section, changed, said):
+def test_a_wrong_price_is_named_with_what_is_allowed(tmp_path, capsys, section, changed, expected):
     file = prices(tmp_path, section, **changed)
     assert sizing.main(["--usd", "--prices", str(file)]) == 64
-    assert f"{file}: {said}" in capsys.readouterr().err
+    assert f"{file}: {expected}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

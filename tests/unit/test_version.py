@@ -49,9 +49,9 @@ def test_a_chart_needs_its_library_in_the_same_version(checkout: Path):
         for place in re.finditer(r"ersion: (\d+\.\d+\.\d+)", text):
             chart.write_text(text[: place.start(1)] + NEXT + text[place.end(1) :])
             line = text.count("\n", 0, place.start()) + 1
-            said = f"{chart.relative_to(checkout)}:{line}: {NEXT}, VERSION has {current}\n"
+            expected = f"{chart.relative_to(checkout)}:{line}: {NEXT}, VERSION has {current}\n"
             done = tool("--check", checkout)
-            assert (done.returncode, done.stdout) == (1, said)
+            assert (done.returncode, done.stdout) == (1, expected)
         chart.write_text(text)
 
 
@@ -80,8 +80,8 @@ def test_the_lock_files_are_those_of_the_raised_crates(checkout: Path):
     """
     tool(NEXT, checkout)
     for lock in checkout.rglob("Cargo.lock"):
-        own = re.findall(r'^name = "(?:spillway-[\w-]+)"\nversion = "(.+)"$', lock.read_text(), re.M)
-        assert own and set(own) == {NEXT}, lock
+        versions = re.findall(r'^name = "(?:spillway-[\w-]+)"\nversion = "(.+)"$', lock.read_text(), re.M)
+        assert versions and set(versions) == {NEXT}, lock
 
 
 @pytest.mark.parametrize("wrong", ["1.2", "v1.2.3", "1.2.3-rc.1", "next"])
