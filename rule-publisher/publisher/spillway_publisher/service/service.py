@@ -24,8 +24,8 @@ from spillway_publisher.clients.clickhouse import ClickHouse
 from spillway_publisher.clients.history import History
 from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.config import RunSettings
+from spillway_publisher.process.loops import end, run_together
 from spillway_publisher.process.telemetry import NATS, Telemetry, log
-from spillway_publisher.process.together import end, together
 from spillway_publisher.rules import denials, slices
 from spillway_publisher.rules.checks import is_local_first
 from spillway_publisher.rules.known import Known
@@ -138,7 +138,7 @@ class Service:
         self._note_checkpoint()
         self._telemetry.servers.ok(NATS)
         try:
-            await together(
+            await run_together(
                 self._proposals.run(proposals),
                 self._reports.acks(acks),
                 self._reports.heartbeats(heartbeats),

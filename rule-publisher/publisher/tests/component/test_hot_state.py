@@ -11,8 +11,8 @@ from spillway_contracts import names
 from spillway_lab.testing import servers
 from spillway_lab.testing.waiting import eventually_async
 from spillway_publisher.clients.hot_state import HotState, to_json
+from spillway_publisher.process.loops import end
 from spillway_publisher.process.telemetry import Telemetry
-from spillway_publisher.process.together import end
 
 pytestmark = pytest.mark.component
 

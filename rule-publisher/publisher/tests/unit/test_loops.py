@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from spillway_publisher.process import together
-from spillway_publisher.process.together import together as run
+from spillway_publisher.process import loops
+from spillway_publisher.process.loops import run_together
 
 
 async def deaf(times: int, ended: list[int]) -> None:
@@ -29,20 +29,20 @@ async def fails() -> None:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(together, "AGAIN_S", 0.01)
+    monkeypatch.setattr(loops, "AGAIN_S", 0.01)
 
 
 async def test_one_that_fails_ends_those_that_hear_it_late():
     ended = []
     with pytest.raises(ExceptionGroup) as raised:
         async with asyncio.timeout(10):
-            await run(deaf(2, ended), fails(), deaf(0, ended))
+            await run_together(deaf(2, ended), fails(), deaf(0, ended))
     assert [type(error) for error in raised.value.exceptions] == [ConnectionError] and len(ended) == 2
 
 
 async def test_all_end_with_who_runs_them():
     ended = []
-    task = asyncio.create_task(run(deaf(1, ended), deaf(3, ended)))
+    task = asyncio.create_task(run_together(deaf(1, ended), deaf(3, ended)))
     await asyncio.sleep(0.01)
     task.cancel()
     async with asyncio.timeout(10):
@@ -54,7 +54,7 @@ async def test_all_end_with_who_runs_them():
 async def test_all_end_where_loops_run_loops():
     """The outer `end` cancels again while the inner one is cancelling, which continues."""
     ended = []
-    task = asyncio.create_task(run(run(deaf(3, ended), deaf(9, ended)), deaf(0, ended)))
+    task = asyncio.create_task(run_together(run_together(deaf(3, ended), deaf(9, ended)), deaf(0, ended)))
     await asyncio.sleep(0.01)
     task.cancel()
     async with asyncio.timeout(10):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Coroutine
 AGAIN_S = 0.5
 
 
-async def together(*loops: Coroutine) -> None:
+async def run_together(*loops: Coroutine) -> None:
     """Runs until one of the loops ends or fails, then ends the others.
 
     Raises the loops' exceptions as one BaseExceptionGroup. A TaskGroup is not used because it
