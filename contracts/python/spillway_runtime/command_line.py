@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from spillway_runtime import exit_codes
 
 Callback = Callable[..., Any]  # the function that a command calls
-# A path as it was given. The program itself tells why it cannot read a file.
+# A path that is not checked. The program's own error says why a file cannot be read.
 PATH = click.Path(path_type=Path, readable=False)
 
 
@@ -76,7 +76,8 @@ class Command(click.Command):
         valued = {flag for option in options if not (option.is_flag or option.count) for flag in option.opts}
         for flag, following in itertools.pairwise(itertools.takewhile(lambda text: text != "--", args)):
             if flag in valued and following.partition("=")[0] in known:
-                raise click.BadOptionUsage(flag, f"Option {flag!r} requires an argument.", ctx)
+                problem = f"Option {flag!r} requires an argument, not the option {following!r}."
+                raise click.BadOptionUsage(flag, problem, ctx)
         return super().parse_args(ctx, args)
 
 

@@ -81,7 +81,9 @@ def test_an_option_takes_all_values_up_to_the_next(capsys, given, printed):
 def test_the_next_option_is_no_value(capsys, given):
     """An empty variable after --reason must not make the reason of the option behind it."""
     assert command_line.run(command, "p", given.split()) == 2
-    assert f"Option '{given.split()[0]}' requires an argument." in capsys.readouterr().err
+    flag, following, *_ = given.split()
+    printed = capsys.readouterr().err
+    assert f"Option '{flag}' requires an argument, not the option '{following}'." in printed
 
 
 @pytest.mark.parametrize("given", ["--to -5", "--to=--code", "--to x -- --to --code"])
@@ -99,7 +101,7 @@ def test_commands_of_a_group_are_of_the_same_kind(capsys):
         raise AssertionError("must not run")
 
     assert command_line.run(group, "p", ["rollback", "--reason", "--to=5"]) == 2
-    assert "Option '--reason' requires an argument." in capsys.readouterr().err
+    assert "Option '--reason' requires an argument, not the option '--to=5'." in capsys.readouterr().err
 
 
 def test_a_path_that_cannot_be_read_is_left_to_the_program(tmp_path):
