@@ -19,6 +19,7 @@ from spillway_lab.scenario import scenario
 def command(file: Path, name: str) -> None:
     """Compares the learned models with the truth.
 
-    They are curves, capacities, weights and call ratios, learned under the scenario's profile.
+    It compares curves, capacities, weights and call ratios that were learned under the scenario's
+    profile.
     """
     accuracy.run(scenario.load(file), name)

@@ -13,7 +13,7 @@ from spillway_lab.keys.keystore import Keystore
     "certificates",
     cls=command_line.Command,
     help=f"Issues a run folder's certificates again ({certificates.LIFETIME.days} days). "
-    "Servers take them up as they run.",
+    "Running servers load the new files.",
 )
 @click.option("--run", "folder", type=command_line.PATH, required=True, help="Run folder.")
 def command(folder: Path) -> None:

@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Writes a scenario's files.
 
-    They are topology, endpoints, Envoys, NATS, WAN, certificates, signing key, and the supervisor's
-    processes.
+    It writes topology, endpoints, Envoys, NATS, WAN, certificates, signing key, and the
+    supervisor's processes.
     """
     settings = read(RenderSettings, **given)
     loaded = scenario.load(file)
