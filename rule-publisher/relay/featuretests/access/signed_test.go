@@ -126,9 +126,8 @@ func TestKeysAreRotatedWithoutDowntime(t *testing.T) {
 // stored ruleset is verified as if it came over NATS. Its version is the floor, even when its key
 // has been removed or the ruleset has expired.
 func TestARestartForgetsNeitherFloorNorKeys(t *testing.T) {
-	server := harness.StartNATS(t, t.TempDir(), 0)
-	p, conf := harness.NewPublisher(t, server), harness.Config(t, server.ClientURL())
-	r := harness.StartRelay(t, conf)
+	p, r := harness.Start(t)
+	conf := r.Config
 	p.Put(harness.Ruleset(7, 10*time.Second, 5000, 5000))
 	r.Counted("rulesets_taken", 1)
 	harness.Kept(t, conf)

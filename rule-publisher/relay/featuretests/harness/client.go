@@ -68,6 +68,34 @@ func (d *Dialer) As(signer *identitytest.Authority, pair identitytest.Pair) *Dia
 // At returns a dialer to the relay.
 func At(r *Relay) *Dialer { return &Dialer{Address: r.XDSAddr()} }
 
+// received has the responses of a stream, and the error that ended it.
+type received struct {
+	out  chan Update
+	errs chan error
+}
+
+// receive calls next until it fails, and passes on what it returns.
+func receive(next func() (Update, error)) received {
+	r := received{make(chan Update, 100), make(chan error, 1)}
+	go func() {
+		for {
+			u, err := next()
+			if err != nil {
+				r.errs <- err
+				return
+			}
+			r.out <- u
+		}
+	}()
+	return r
+}
+
+// Updates returns the responses.
+func (r received) Updates() <-chan Update { return r.out }
+
+// Failed returns the error that ended the stream.
+func (r received) Failed() <-chan error { return r.errs }
+
 // SotwClient is the state-of-the-world variant.
 type SotwClient struct {
 	t        *testing.T
@@ -75,8 +103,7 @@ type SotwClient struct {
 	node     *core.Node
 	names    map[string][]string
 	accepted map[string]string
-	out      chan Update
-	errs     chan error
+	received
 }
 
 // NewSotw opens a stream of the state-of-the-world variant.
@@ -85,18 +112,10 @@ func NewSotw(t *testing.T, d *Dialer, node *core.Node) Client {
 	t.Cleanup(cancel)
 	stream, err := d.dial(t, node).StreamAggregatedResources(ctx)
 	testkit.Must(t, err)
-	c := &SotwClient{t, stream, node, map[string][]string{}, map[string]string{}, make(chan Update, 100), make(chan error, 1)}
-	go func() {
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				c.errs <- err
-				return
-			}
-			c.out <- Update{r.GetTypeUrl(), r.GetVersionInfo(), r.GetNonce(), r.GetResources(), nil, nil}
-		}
-	}()
-	return c
+	return &SotwClient{t, stream, node, map[string][]string{}, map[string]string{}, receive(func() (Update, error) {
+		r, err := stream.Recv()
+		return Update{r.GetTypeUrl(), r.GetVersionInfo(), r.GetNonce(), r.GetResources(), nil, nil}, err
+	})}
 }
 
 // Subscribe asks for the resources of the type; for all of them without names.
@@ -121,12 +140,6 @@ func (c *SotwClient) Answer(u Update, refusal string) {
 // Holds makes the next request claim that the response was accepted before.
 func (c *SotwClient) Holds(u Update) { c.accepted[u.TypeURL] = u.Version }
 
-// Updates returns the responses.
-func (c *SotwClient) Updates() <-chan Update { return c.out }
-
-// Failed returns the error that ended the stream.
-func (c *SotwClient) Failed() <-chan error { return c.errs }
-
 // DeltaClient is the delta variant. Held has the versions of resources that its next request claims
 // to hold.
 type DeltaClient struct {
@@ -134,8 +147,7 @@ type DeltaClient struct {
 	Stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	node   *core.Node
 	Held   map[string]string
-	out    chan Update
-	errs   chan error
+	received
 }
 
 // NewDelta opens a stream of the delta variant.
@@ -144,23 +156,15 @@ func NewDelta(t *testing.T, d *Dialer, node *core.Node) Client {
 	t.Cleanup(cancel)
 	stream, err := d.dial(t, node).DeltaAggregatedResources(ctx)
 	testkit.Must(t, err)
-	c := &DeltaClient{t, stream, node, nil, make(chan Update, 100), make(chan error, 1)}
-	go func() {
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				c.errs <- err
-				return
-			}
-			u := Update{r.GetTypeUrl(), r.GetSystemVersionInfo(), r.GetNonce(), nil, r.GetRemovedResources(), map[string]string{}}
-			for _, resource := range r.GetResources() {
-				u.Versions[resource.GetName()] = resource.GetVersion()
-				u.Resources = append(u.Resources, resource.GetResource())
-			}
-			c.out <- u
+	return &DeltaClient{t, stream, node, nil, receive(func() (Update, error) {
+		r, err := stream.Recv()
+		u := Update{r.GetTypeUrl(), r.GetSystemVersionInfo(), r.GetNonce(), nil, r.GetRemovedResources(), map[string]string{}}
+		for _, resource := range r.GetResources() {
+			u.Versions[resource.GetName()] = resource.GetVersion()
+			u.Resources = append(u.Resources, resource.GetResource())
 		}
-	}()
-	return c
+		return u, err
+	})}
 }
 
 // Subscribe asks for the resources of the type; for all of them without names.
@@ -181,9 +185,3 @@ func (c *DeltaClient) Answer(u Update, refusal string) {
 
 // Holds claims wrong versions, so that the relay sends everything again.
 func (c *DeltaClient) Holds(u Update) { c.Held = map[string]string{names.XdsOutboundRoute: u.Version} }
-
-// Updates returns the responses.
-func (c *DeltaClient) Updates() <-chan Update { return c.out }
-
-// Failed returns the error that ended the stream.
-func (c *DeltaClient) Failed() <-chan error { return c.errs }

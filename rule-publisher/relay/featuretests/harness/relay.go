@@ -48,8 +48,16 @@ services:
 // Relay is a relay that runs inside the test.
 type Relay struct {
 	*relay.Relay
-	Stop func() // ends it, and returns when it has ended
-	t    *testing.T
+	Config relay.Config
+	Stop   func() // ends it, and returns when it has ended
+	t      *testing.T
+}
+
+// Start starts a NATS server, a publisher and a relay of north.
+func Start(t *testing.T) (*Publisher, *Relay) {
+	t.Helper()
+	server := StartNATS(t, t.TempDir(), 0)
+	return NewPublisher(t, server), StartRelay(t, Config(t, server.ClientURL()))
 }
 
 // Config returns the configuration of relay-0 of north, with files and keys of the test.
@@ -95,7 +103,7 @@ func StartRelay(t *testing.T, conf relay.Config) *Relay {
 		}
 	}
 	t.Cleanup(stop)
-	return &Relay{r, stop, t}
+	return &Relay{r, conf, stop, t}
 }
 
 // Status returns the status page.

@@ -102,9 +102,7 @@ func TestNATSGoesAndComesBack(t *testing.T) {
 // relay reads it again because of the notification of a write that the bucket refuses.
 func TestAValueIsTakenOnce(t *testing.T) {
 	t.Parallel()
-	server := harness.StartNATS(t, t.TempDir(), 0)
-	p := harness.NewPublisher(t, server)
-	r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+	p, r := harness.Start(t)
 	p.Put(harness.Ruleset(1, time.Minute, 5000, 5000))
 	testkit.Eventually(t, "version 1 is served", func() bool { return r.Status().ServedVersion == 1 })
 	var reads atomic.Int32

@@ -27,9 +27,7 @@ import (
 // TestDrain checks that a draining relay is alive but not ready. Its streams end one after the
 // other with UNAVAILABLE. What Envoys answered until then is stored in NATS before the end.
 func TestDrain(t *testing.T) {
-	server := harness.StartNATS(t, t.TempDir(), 0)
-	p := harness.NewPublisher(t, server)
-	r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+	p, r := harness.Start(t)
 	p.Put(harness.Ruleset(1, time.Minute, 5000, 5000))
 	r.Counted("rulesets_taken", 1)
 	const envoys = 30

@@ -112,8 +112,8 @@ func without(names, others []string) (out []string) {
 func (r *recorder) check(version string) {
 	r.t.Helper()
 	for _, host := range r.routes.GetVirtualHosts() {
-		for _, one := range host.GetRoutes() {
-			for _, w := range one.GetRoute().GetWeightedClusters().GetClusters() {
+		for _, route := range host.GetRoutes() {
+			for _, w := range route.GetRoute().GetWeightedClusters().GetClusters() {
 				r.routed++
 				if !r.clusters[w.GetName()] || !r.endpoints[w.GetName()] {
 					r.t.Errorf("version %s routes to %s; clusters %v, endpoints %v", version, w.GetName(), r.clusters, r.endpoints)
@@ -128,10 +128,7 @@ func (r *recorder) check(version string) {
 // before the routes that name them, and leave after the routes that named them.
 func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
-		server := harness.StartNATS(t, t.TempDir(), 0)
-		p := harness.NewPublisher(t, server)
-		conf := harness.Config(t, server.ClientURL())
-		r := harness.StartRelay(t, conf)
+		p, r := harness.Start(t)
 		c := open(t, r, "a")
 		rec := newRecorder(t, c)
 		c.Subscribe(resources.ClusterType)
@@ -147,7 +144,7 @@ func TestRoutesNeverNameWhatAnEnvoyHasNot(t *testing.T) {
 			if random.IntN(2) == 0 {
 				endpoints = strings.Replace(endpoints, `  - {service: shop, cluster: north, addresses: ["127.0.0.1:9101"]}`+"\n", "", 1)
 			}
-			testkit.Must(t, os.WriteFile(conf.Endpoints, []byte(endpoints), 0o600))
+			testkit.Must(t, os.WriteFile(r.Config.Endpoints, []byte(endpoints), 0o600))
 			p.Put(harness.Ruleset(version+1, time.Minute, uint32(version)*500, 9000-uint32(version)*500, 1000))
 			rec.quiet(700 * time.Millisecond)
 		}

@@ -83,9 +83,7 @@ func TestRulesetReachesEnvoyAndAckReturns(t *testing.T) {
 // classes keep their names. A newer ruleset restores weights.
 func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
-		server := harness.StartNATS(t, t.TempDir(), 0)
-		p := harness.NewPublisher(t, server)
-		r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+		p, r := harness.Start(t)
 		c := open(t, r, "a")
 		harness.Boot(t, c)
 		p.Put(harness.Ruleset(1, 10*time.Second, 0, 10000))
@@ -103,9 +101,7 @@ func TestExpiryFallsBackToLocalFirst(t *testing.T) {
 // version.
 func TestRefusedVersionIsTakenBack(t *testing.T) {
 	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
-		server := harness.StartNATS(t, t.TempDir(), 0)
-		p := harness.NewPublisher(t, server)
-		r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+		p, r := harness.Start(t)
 		c := open(t, r, "a")
 		harness.Boot(t, c)
 		p.Put(harness.Ruleset(1, time.Minute, 8000, 2000))
@@ -142,9 +138,7 @@ func TestFirstVersionRefused(t *testing.T) {
 // own service calls, and of other services the nearest one.
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
-		server := harness.StartNATS(t, t.TempDir(), 0)
-		p := harness.NewPublisher(t, server)
-		r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+		p, r := harness.Start(t)
 		p.Put(harness.Ruleset(1, time.Minute, 10000))
 		testkit.Eventually(t, "version 1 is served", func() bool { return r.Status().ServedVersion == 1 })
 		c := open(t, r, "a")
@@ -169,10 +163,7 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 // the routes that name it. So no route is ever left without its cluster.
 func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 	harness.EachVariant(t, func(t *testing.T, open func(*testing.T, *harness.Relay, string) harness.Client) {
-		server := harness.StartNATS(t, t.TempDir(), 0)
-		p := harness.NewPublisher(t, server)
-		conf := harness.Config(t, server.ClientURL())
-		r := harness.StartRelay(t, conf)
+		p, r := harness.Start(t)
 		p.Put(harness.Ruleset(1, time.Minute, 4000, 4000, 2000))
 		testkit.Eventually(t, "version 1 is served", func() bool { return r.Status().ServedVersion == 1 })
 		c := open(t, r, "a")
@@ -180,7 +171,7 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 		c.Answer(harness.Next(t, c), "")
 		harness.Boot(t, c)
 		fewer := strings.Replace(harness.Endpoints, `  - {service: shop, cluster: far, addresses: ["127.0.0.1:9103"]}`+"\n", "", 1)
-		testkit.Replace(t, conf.Endpoints, fewer)
+		testkit.Replace(t, r.Config.Endpoints, fewer)
 		if u := harness.Expect(t, c, map[string]uint32{"shop|north": 5000, "shop|south": 5000}); u.TypeURL != resources.RouteType {
 			t.Errorf("%s came before the routes", u.TypeURL)
 		}
@@ -193,9 +184,7 @@ func TestClusterIsRemovedAfterItsRoutes(t *testing.T) {
 // TestBrokenRulesetsAreRefused checks that invalid values from NATS are counted by reason and
 // refused with an error that names the problem. The relay continues to work.
 func TestBrokenRulesetsAreRefused(t *testing.T) {
-	server := harness.StartNATS(t, t.TempDir(), 0)
-	p := harness.NewPublisher(t, server)
-	r := harness.StartRelay(t, harness.Config(t, server.ClientURL()))
+	p, r := harness.Start(t)
 	c := harness.NewDelta(t, harness.At(r), harness.Node("gate", "a"))
 	harness.Boot(t, c)
 	p.Put(harness.Ruleset(1, time.Minute, 10000))
