@@ -50,9 +50,9 @@ func connect(ctx context.Context, m mesh, count, sotwEvery int, address string, 
 	for i := range count {
 		service := m.service(i)
 		e := &simulated{service: service, ready: make(chan struct{}), node: &core.Node{Cluster: service,
-			Id: fmt.Sprintf("%s/%s/pod-%d", m.own(), service, i), Locality: &core.Locality{Zone: m.own()}, Extensions: extensions}}
+			Id: fmt.Sprintf("%s/%s/pod-%d", m.home(), service, i), Locality: &core.Locality{Zone: m.home()}, Extensions: extensions}}
 		// Every pod has its own certificate.
-		tls := authority.ClientTLS(authority.Envoy(m.own(), service))
+		tls := authority.ClientTLS(authority.Envoy(m.home(), service))
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(tls)),
 			grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(1<<10),
 			// Like Envoy: a large fixed window, without gRPC's pings for bandwidth estimation.

@@ -56,7 +56,7 @@ func run(program string, m mesh, envoys, sotwEvery, rounds, pods int) error {
 		return err
 	}
 	authority := identitytest.NewAuthority()
-	files, err := authority.WriteServer(folder, authority.Relay(m.own()))
+	files, err := authority.WriteServer(folder, authority.Relay(m.home()))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type mesh struct {
 
 func (m mesh) service(i int) string { return fmt.Sprintf("service-%02d", i%m.services) }
 func (m mesh) cluster(i int) string { return fmt.Sprintf("cluster-%d", i) }
-func (m mesh) own() string          { return m.cluster(0) }
+func (m mesh) home() string         { return m.cluster(0) }
 
 // callees returns the services that service i calls. The strides share no factor with each other,
 // so no service is called by all.
@@ -39,7 +39,7 @@ func (m mesh) topology() string {
 	}
 	out.WriteString("links:\n")
 	for i := 1; i < m.clusters; i++ {
-		fmt.Fprintf(&out, "  - {source_cluster: %s, destination_cluster: %s, rtt_ms: %d}\n", m.own(), m.cluster(i), 20*i)
+		fmt.Fprintf(&out, "  - {source_cluster: %s, destination_cluster: %s, rtt_ms: %d}\n", m.home(), m.cluster(i), 20*i)
 	}
 	return out.String()
 }
@@ -48,7 +48,7 @@ func (m mesh) topology() string {
 // listens on them.
 func (m mesh) endpoints(pods int) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "cluster: %s\nservices:\n", m.own())
+	fmt.Fprintf(&out, "cluster: %s\nservices:\n", m.home())
 	for s := range m.services {
 		for c := range m.clusters {
 			var addresses []string
@@ -80,7 +80,7 @@ func (m mesh) ruleset(version uint64, seeds []uint64, lasting time.Duration) *sp
 		random := rand.New(rand.NewPCG(seeds[s], uint64(s)))
 		for _, callee := range m.callees(s) {
 			for k := range m.classes {
-				out.Rules = append(out.Rules, &spillwayv1.Rule{SourceCluster: m.own(), SourceService: m.service(s),
+				out.Rules = append(out.Rules, &spillwayv1.Rule{SourceCluster: m.home(), SourceService: m.service(s),
 					TrafficClass: m.class(callee, k), Destinations: m.split(random),
 					Reason: "marginal cost is equal at the clusters that take some of it"})
 			}
@@ -98,6 +98,6 @@ func (m mesh) split(random *rand.Rand) []*spillwayv1.Destination {
 		out[i] = &spillwayv1.Destination{Cluster: m.cluster(i), Weight: weight, PredictedComputeMs: 5, PredictedNetworkMs: float64(20 * i)}
 		left -= weight
 	}
-	out[0] = &spillwayv1.Destination{Cluster: m.own(), Weight: left, PredictedComputeMs: 9}
+	out[0] = &spillwayv1.Destination{Cluster: m.home(), Weight: left, PredictedComputeMs: 9}
 	return out
 }

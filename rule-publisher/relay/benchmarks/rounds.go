@@ -49,7 +49,7 @@ type ledger struct {
 
 func listen(conn *nats.Conn, m mesh, envoys int) (*ledger, error) {
 	l := &ledger{envoys: envoys, at: map[string]time.Time{}}
-	subject := strings.ReplaceAll(names.NatsSubjectAcks, "{cluster}", m.own())
+	subject := strings.ReplaceAll(names.NatsSubjectAcks, "{cluster}", m.home())
 	_, err := conn.Subscribe(subject, func(message *nats.Msg) {
 		ack := &spillwayv1.Acknowledgement{}
 		if proto.Unmarshal(message.Data, ack) == nil {
@@ -108,7 +108,7 @@ func (b *bench) publish(ctx context.Context, kind string) (round, error) {
 	r := round{kind: kind, cpu: -b.relay.cpu().Seconds(), bytes: -b.fleet.bytes.Load()}
 	whole := b.ledger.expect(b.now)
 	began := time.Now()
-	if _, err := b.js.PublishMsg(ctx, signingtest.Message(b.mesh.own(), b.key.Sign(b.mesh.own(), value))); err != nil {
+	if _, err := b.js.PublishMsg(ctx, signingtest.Message(b.mesh.home(), b.key.Sign(b.mesh.home(), value))); err != nil {
 		return round{}, err
 	}
 	select {

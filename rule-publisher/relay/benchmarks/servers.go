@@ -149,7 +149,7 @@ func startRelay(ctx context.Context, program, folder, natsURL string, files iden
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, "", err
 	}
-	relay, err = start(folder, "relay", program, []string{"SPILLWAY_CLUSTER=" + m.own(), "SPILLWAY_RELAY=relay-0", "SPILLWAY_NATS_URL=" + natsURL,
+	relay, err = start(folder, "relay", program, []string{"SPILLWAY_CLUSTER=" + m.home(), "SPILLWAY_RELAY=relay-0", "SPILLWAY_NATS_URL=" + natsURL,
 		"SPILLWAY_XDS_CERT=" + files.Cert, "SPILLWAY_XDS_KEY=" + files.Key, "SPILLWAY_XDS_CLIENT_CA=" + files.ClientCA,
 		"SPILLWAY_XDS_IDENTITY=" + string(identitytest.Identity), "SPILLWAY_RULESET_KEYS=" + keys,
 		"SPILLWAY_XDS_LISTEN=" + xds, "SPILLWAY_HEALTH_LISTEN=" + health, "SPILLWAY_STATE_DIR=" + filepath.Join(folder, "state"),

@@ -337,15 +337,15 @@ func TestChecksSpeakMutualTLS(t *testing.T) {
 func repeatFor(p *testkit.Envoy, d time.Duration) (all outcome) {
 	all.answered = map[string]int{}
 	for begin := time.Now(); time.Since(begin) < d; time.Sleep(8 * time.Millisecond) {
-		one := repeat(p, 1, "POST", "/items")
-		all.lost += one.lost
-		if one.lost > 0 {
+		single := repeat(p, 1, "POST", "/items")
+		all.lost += single.lost
+		if single.lost > 0 {
 			all.lastLost = time.Since(begin)
 		}
-		for name, n := range one.answered {
+		for name, n := range single.answered {
 			all.answered[name] += n
 		}
-		all.took, all.slowest = time.Since(begin), max(all.slowest, one.slowest)
+		all.took, all.slowest = time.Since(begin), max(all.slowest, single.slowest)
 	}
 	return all
 }

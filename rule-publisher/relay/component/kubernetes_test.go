@@ -68,8 +68,8 @@ links: [{source_cluster: north, destination_cluster: south, rtt_ms: 20}]
 	return d
 }
 
-// told returns how often the network changed.
-func (d *directory) told() int {
+// changes returns how often the network changed.
+func (d *directory) changes() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.times
@@ -199,24 +199,24 @@ func lastEndpointsLeave(api *apiServer, d *directory) {
 
 func storm(t *testing.T, api *apiServer, d *directory) {
 	const changes = 300
-	before, begin := d.told(), time.Now()
+	before, begin := d.changes(), time.Now()
 	for i := range changes {
 		api.replace(sliceOf("cart-2", "cart", pod(fmt.Sprintf("10.1.%d.%d", i/200, 1+i%200), "z2")))
 	}
 	d.eventuallySees("cart", "north 10.0.0.1:15006@z1, 10.1.1.100:15006@z2 / south 10.9.0.1:80")
-	told := d.told() - before
-	t.Logf("%d changes of slices became %d of the network", changes, told)
-	if most := max(changes/10, int(time.Since(begin)/time.Second)+2); told > most {
-		t.Errorf("%d changes of slices became %d of the network", changes, told)
+	seen := d.changes() - before
+	t.Logf("%d changes of slices became %d of the network", changes, seen)
+	if most := max(changes/10, int(time.Since(begin)/time.Second)+2); seen > most {
+		t.Errorf("%d changes of slices became %d of the network", changes, seen)
 	}
 }
 
 func apiServerAway(t *testing.T, api *apiServer, d *directory, folder, endpoints string) {
 	want := d.sees("cart")
-	before, errors := d.told(), d.counters.Get(count.KubernetesErrors)
+	before, errors := d.changes(), d.counters.Get(count.KubernetesErrors)
 	api.kill()
 	eventually(t, "the loss is counted", func() bool { return d.counters.Get(count.KubernetesErrors) > errors })
-	if d.sees("cart") != want || d.told() != before {
+	if d.sees("cart") != want || d.changes() != before {
 		t.Errorf("without the API server cart is %q, was %q", d.sees("cart"), want)
 	}
 	d.stop()

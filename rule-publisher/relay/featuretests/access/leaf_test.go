@@ -190,9 +190,9 @@ func TestALeafNodeMayNotMoreThanItsClustersRelay(t *testing.T) {
 	t.Cleanup(below.Close)
 	passes := func(from, to *nats.Conn, last string, before ...string) {
 		t.Helper()
-		heard := make(chan *nats.Msg, 64)
+		received := make(chan *nats.Msg, 64)
 		for _, subject := range append(before, last) {
-			subscription, err := to.ChanSubscribe(subject, heard)
+			subscription, err := to.ChanSubscribe(subject, received)
 			testkit.Must(t, err)
 			defer subscription.Unsubscribe() //nolint:errcheck // the connection ends with the test
 		}
@@ -203,7 +203,7 @@ func TestALeafNodeMayNotMoreThanItsClustersRelay(t *testing.T) {
 				testkit.Must(t, from.Publish(subject, nil))
 			}
 			select {
-			case got = <-heard:
+			case got = <-received:
 				return true
 			case <-time.After(100 * time.Millisecond):
 				return false

@@ -95,13 +95,13 @@ func TestRelayMayNothingElse(t *testing.T) {
 		}
 	}
 	// The content of the one permitted request cannot make it return other keys.
-	own := get + ".$KV.spillway_rulesets.south"
+	subject := get + ".$KV.spillway_rulesets.south"
 	for _, body := range []string{"", `{"last_by_subj":"$KV.spillway_rulesets.north"}`, `{"multi_last":["$KV.spillway_rulesets.>"]}`,
 		`{"seq":1}`, `{"next_by_subj":"$KV.spillway_rulesets.north"}`} {
-		answer, err := south.conn.Request(own, []byte(body), testkit.Patience)
+		answer, err := south.conn.Request(subject, []byte(body), testkit.Patience)
 		testkit.Must(t, err)
 		if body == "" && string(answer.Data) != "of south" || body != "" && answer.Header.Get("Status") != "408" {
-			t.Errorf("%s %s: %q %v", own, body, answer.Data, answer.Header)
+			t.Errorf("%s %s: %q %v", subject, body, answer.Data, answer.Header)
 		}
 	}
 }

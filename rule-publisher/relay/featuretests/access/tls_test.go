@@ -64,13 +64,13 @@ func TestAStreamKeepsItsNode(t *testing.T) {
 		elsewhere := harness.Node("gate", "a")
 		elsewhere.Locality.Zone = "south"
 		for _, changed := range []*core.Node{harness.Node("gate", "b"), harness.Node("shop", "a"), elsewhere, {}} {
-			said := harness.Node("gate", "a")
-			c := open(t, harness.At(r), said)
+			node := harness.Node("gate", "a")
+			c := open(t, harness.At(r), node)
 			c.Subscribe(resources.ClusterType)
 			harness.Next(t, c)
 			c.Subscribe(resources.RouteType, harness.RouteTables...) // the same node again
 			harness.Next(t, c)
-			said.Id, said.Cluster, said.Locality = changed.GetId(), changed.GetCluster(), changed.GetLocality()
+			node.Id, node.Cluster, node.Locality = changed.GetId(), changed.GetCluster(), changed.GetLocality()
 			c.Subscribe(resources.EndpointType, "shop|north")
 			if code := status.Code(refusal(t, c)); code != codes.PermissionDenied && code != codes.InvalidArgument {
 				t.Errorf("changed to %v: %s", changed, code)

@@ -201,12 +201,12 @@ func (l *Loop) warn(what string, before, now []string) {
 	for _, text := range before {
 		known[text] = true
 	}
-	told := 0
+	reported := 0
 	for _, text := range now {
 		if known[text] {
 			continue
 		}
-		if told++; told > most {
+		if reported++; reported > most {
 			l.ports.Log.Warn(what+", and others", "most", most, "all", len(now))
 			return
 		}

@@ -14,23 +14,23 @@ import (
 	"spillway.dev/relay/internal/serve/resources"
 )
 
-// heard is how the Envoys of one service have answered since the service became known.
-type heard struct {
+// answers is how the Envoys of one service have answered since the service became known.
+type answers struct {
 	of       *service
 	refused  map[string]bool            // versions of any type: they share no names
 	accepted map[string][]resources.Set // by type, newest first: all that were accepted, also those refused later
 }
 
 // of returns the answers of the service. A service that was forgotten and comes back is a new one.
-func (m *model) of(name string, s *service) *heard {
-	if m.heard[name] == nil || m.heard[name].of != s {
-		m.heard[name] = &heard{of: s, refused: map[string]bool{}, accepted: map[string][]resources.Set{}}
+func (m *model) of(name string, s *service) *answers {
+	if m.answers[name] == nil || m.answers[name].of != s {
+		m.answers[name] = &answers{of: s, refused: map[string]bool{}, accepted: map[string][]resources.Set{}}
 	}
-	return m.heard[name]
+	return m.answers[name]
 }
 
 // note records an answer to a set that is served.
-func (h *heard) note(typeURL string, set resources.Set, refusal bool) {
+func (h *answers) note(typeURL string, set resources.Set, refusal bool) {
 	key := func(version string) string { return typeURL + version }
 	if !refusal {
 		h.accepted[typeURL] = append([]resources.Set{set}, h.accepted[typeURL]...)
@@ -42,12 +42,12 @@ func (h *heard) note(typeURL string, set resources.Set, refusal bool) {
 	}
 }
 
-func (h *heard) isRefused(bundle resources.Bundle) bool {
+func (h *answers) isRefused(bundle resources.Bundle) bool {
 	return slices.ContainsFunc(types, func(t string) bool { return h.refused[t+bundle[t].Version] })
 }
 
 // check compares what is served with the answers, once everything has settled.
-func (h *heard) check(wanted, served resources.Bundle) error {
+func (h *answers) check(wanted, served resources.Bundle) error {
 	if !h.isRefused(wanted) && !served.Same(wanted) {
 		return fmt.Errorf("%v is served, not the newest %v, which nobody refused", served, wanted)
 	}
@@ -62,7 +62,7 @@ func (h *heard) check(wanted, served resources.Bundle) error {
 
 // fitting returns a consistent bundle of the wanted and the newest accepted sets, without any that
 // was refused.
-func (h *heard) fitting(wanted resources.Bundle) resources.Bundle {
+func (h *answers) fitting(wanted resources.Bundle) resources.Bundle {
 	options := func(t string) (out []resources.Set) {
 		if !h.refused[t+wanted[t].Version] {
 			out = append(out, wanted[t])

@@ -21,7 +21,7 @@ type model struct {
 	south    map[string]uint32 // of the ruleset in force; nil: none, or expired
 	hasSouth bool              // the network has endpoints in south
 	envoys   map[string]map[string]int
-	heard    map[string]*heard // by service
+	answers  map[string]*answers // by service
 	watched  map[string]*watched
 }
 
@@ -46,7 +46,7 @@ func TestAnySequenceOfEvents(t *testing.T) {
 func anySequence(t *testing.T, seed uint64, networks []*table.Network) int {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBed(t, networks[0])
-	m := &model{hasSouth: true, envoys: map[string]map[string]int{}, heard: map[string]*heard{}, watched: map[string]*watched{}}
+	m := &model{hasSouth: true, envoys: map[string]map[string]int{}, answers: map[string]*answers{}, watched: map[string]*watched{}}
 	var history []string
 	for range 60 {
 		history = append(history, happen(b, m, networks, random))

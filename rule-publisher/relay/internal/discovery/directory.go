@@ -176,7 +176,7 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 	defer files.Stop()
 	var due <-chan time.Time
 	var last, at time.Time
-	tell := func(gap time.Duration) {
+	schedule := func(gap time.Duration) {
 		when := last.Add(gap)
 		if soonest := time.Now().Add(gather); when.Before(soonest) {
 			when = soonest
@@ -185,7 +185,7 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 			at, due = when, time.After(time.Until(when))
 		}
 	}
-	tell(0) // report what changed between Open and now
+	schedule(0) // report what changed between Open and now
 	for {
 		select {
 		case <-ctx.Done():
@@ -194,17 +194,17 @@ func (d *Directory) Run(ctx context.Context, changed func(*table.Network)) {
 			return
 		case e := <-d.events:
 			if d.take(e) {
-				tell(urgent)
+				schedule(urgent)
 			} else {
-				tell(calm)
+				schedule(calm)
 			}
 		case <-files.C:
 			if d.reload(ctx) {
-				tell(0)
+				schedule(0)
 			}
 		case <-due:
 			due, last = nil, time.Now()
-			d.tell(changed)
+			d.report(changed)
 		}
 	}
 }
@@ -240,8 +240,8 @@ func (d *Directory) reload(ctx context.Context) bool {
 	return true
 }
 
-// tell builds the network, and passes it on when it differs from the previous one.
-func (d *Directory) tell(changed func(*table.Network)) {
+// report builds the network, and passes it on when it differs from the previous one.
+func (d *Directory) report(changed func(*table.Network)) {
 	network, err := d.build()
 	if err != nil { // cannot happen: the inputs were checked
 		d.Log.Error("endpoints do not fit together; the old ones stay", "error", err)

@@ -75,16 +75,16 @@ func TestFilesAndNames(t *testing.T) {
 	if got := addresses(network); got != start {
 		t.Errorf("%q, want %q", got, start)
 	}
-	told := make(chan string, 8)
+	reported := make(chan string, 8)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		d.Run(ctx, func(n *table.Network) { told <- addresses(n) })
+		d.Run(ctx, func(n *table.Network) { reported <- addresses(n) })
 	}()
 	write(t, d, byName+"  - {service: shop, cluster: mars}\n")
 	testkit.Eventually(t, "the bad version is counted", func() bool { return d.Counters.Get(count.FilesRefused) > 0 })
 	write(t, d, byName+"  - {service: shop, cluster: south, addresses: ['10.0.1.1:80']}\n")
-	if got := <-told; got != start+"; shop in south 10.0.1.1:80" {
+	if got := <-reported; got != start+"; shop in south 10.0.1.1:80" {
 		t.Errorf("after the new version %q", got)
 	}
 	cancel()
@@ -105,16 +105,16 @@ func TestAStalledDiskKeepsNoEndpoints(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := d.Open(ctx)
 	testkit.Must(t, err)
-	told := make(chan string, 8)
+	reported := make(chan string, 8)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		d.Run(ctx, func(n *table.Network) { told <- addresses(n) })
+		d.Run(ctx, func(n *table.Network) { reported <- addresses(n) })
 	}()
 	for _, last := range []string{"10.0.1.1:80", "10.0.1.2:80", "10.0.1.3:80"} {
 		write(t, d, byName+"  - {service: shop, cluster: south, addresses: ['"+last+"']}\n")
 		select {
-		case got := <-told:
+		case got := <-reported:
 			if !strings.HasSuffix(got, last) {
 				t.Errorf("told %q, want %s at the end", got, last)
 			}

@@ -98,11 +98,11 @@ func OutboundRoutes(t table.Table) (*route.RouteConfiguration, error) {
 			}
 			host.Routes = append(host.Routes, outboundRoute(h, r.Class.ID(), match, r.Way, limits, retries.of(r.Class.Method), metadata))
 		}
-		told := metadata
+		fallbackMetadata := metadata
 		if len(h.Routes) == 0 {
-			told = nil
+			fallbackMetadata = nil
 		}
-		host.Routes = append(host.Routes, outboundRoute(h, names.XdsCatchAllRoute, anyMatch, h.Fallback, limits, nil, told))
+		host.Routes = append(host.Routes, outboundRoute(h, names.XdsCatchAllRoute, anyMatch, h.Fallback, limits, nil, fallbackMetadata))
 		config.VirtualHosts = append(config.VirtualHosts, host)
 	}
 	return config, nil

@@ -47,15 +47,15 @@ func TestEverySettingIsDeclaredOnce(t *testing.T) {
 // TestConfigHoldsForSixHoursUnlessToldOtherwise checks that expired weights are held for six hours
 // unless the operator sets another time, which may be 0.
 func TestConfigHoldsForSixHoursUnlessToldOtherwise(t *testing.T) {
-	for said, want := range map[string]time.Duration{"": 6 * time.Hour, "0": 0, "90": 90 * time.Second} {
-		c, err := ReadConfig(func(key string) string { return map[string]string{"SPILLWAY_RELAY_RULESET_HOLD_S": said}[key] })
+	for value, want := range map[string]time.Duration{"": 6 * time.Hour, "0": 0, "90": 90 * time.Second} {
+		c, err := ReadConfig(func(key string) string { return map[string]string{"SPILLWAY_RELAY_RULESET_HOLD_S": value}[key] })
 		if c.Hold != want || strings.Contains(err.Error(), "HOLD") {
-			t.Errorf("%q: %s, want %s: %v", said, c.Hold, want, err)
+			t.Errorf("%q: %s, want %s: %v", value, c.Hold, want, err)
 		}
 	}
-	for _, said := range []string{"-1", "2592001", "6h"} {
-		if _, err := ReadConfig(func(string) string { return said }); !strings.Contains(err.Error(), "SPILLWAY_RELAY_RULESET_HOLD_S: \""+said+"\"; must be 0..2592000 seconds") {
-			t.Errorf("%q was taken: %v", said, err)
+	for _, value := range []string{"-1", "2592001", "6h"} {
+		if _, err := ReadConfig(func(string) string { return value }); !strings.Contains(err.Error(), "SPILLWAY_RELAY_RULESET_HOLD_S: \""+value+"\"; must be 0..2592000 seconds") {
+			t.Errorf("%q was taken: %v", value, err)
 		}
 	}
 }

@@ -49,23 +49,23 @@ func (s *Streams) identify(st *stream, node *core.Node) error {
 	if node == nil && st.node.envoy != "" {
 		return nil
 	}
-	said, err := s.said(st, node)
+	claimed, err := s.claimed(st, node)
 	if err != nil {
 		return s.refuse("", count.StreamsRefusedIdentity, err)
 	}
-	if said == st.node {
+	if claimed == st.node {
 		return nil
 	}
-	if reason, problem := s.refusal(st, said); problem != nil {
-		return s.refuse(said.envoy[:min(len(said.envoy), nodeLimit)], reason, problem)
+	if reason, problem := s.refusal(st, claimed); problem != nil {
+		return s.refuse(claimed.envoy[:min(len(claimed.envoy), nodeLimit)], reason, problem)
 	}
-	st.node = said
+	st.node = claimed
 	return nil
 }
 
-// said returns the identity that the node claims. An Istio sidecar, whose id is
+// claimed returns the identity that the node claims. An Istio sidecar, whose id is
 // sidecar~<address>~<pod>.<namespace>~<domain>, belongs to the service that its certificate names.
-func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
+func (s *Streams) claimed(st *stream, node *core.Node) (identified, error) {
 	parts := strings.Split(node.GetId(), "~")
 	if len(s.Mesh) == 0 || len(parts) != 4 || parts[0] != "sidecar" {
 		return identified{service: node.GetCluster(), envoy: node.GetId(), cluster: node.GetLocality().GetZone()}, nil
@@ -79,31 +79,31 @@ func (s *Streams) said(st *stream, node *core.Node) (identified, error) {
 
 // refusal returns why the claimed identity is refused, as the counter of the reason and the status
 // of the stream; nil when it is not.
-func (s *Streams) refusal(st *stream, said identified) (count.Counter, error) {
-	switch longest := max(len(said.envoy), len(said.service), len(said.cluster)); {
+func (s *Streams) refusal(st *stream, claimed identified) (count.Counter, error) {
+	switch longest := max(len(claimed.envoy), len(claimed.service), len(claimed.cluster)); {
 	case longest > nodeLimit:
 		return count.StreamsRefusedNode, status.Errorf(codes.InvalidArgument,
 			"node: a name of %d bytes; id, cluster and locality.zone have at most %d", longest, nodeLimit)
-	case said.envoy == "":
+	case claimed.envoy == "":
 		return count.StreamsRefusedNode, status.Error(codes.InvalidArgument, "node.id: empty; must be <cluster>/<service>/<pod>")
-	case said.service == "":
+	case claimed.service == "":
 		return count.StreamsRefusedNode, status.Error(codes.InvalidArgument, "node.cluster: empty; must be the service's name")
-	case said.cluster != s.Cluster:
+	case claimed.cluster != s.Cluster:
 		return count.StreamsRefusedNode, status.Errorf(codes.PermissionDenied,
-			"node.locality.zone: %q; this relay serves cluster %q", said.cluster, s.Cluster)
-	case !strings.HasPrefix(said.envoy, said.cluster+"/"+said.service+"/"):
+			"node.locality.zone: %q; this relay serves cluster %q", claimed.cluster, s.Cluster)
+	case !strings.HasPrefix(claimed.envoy, claimed.cluster+"/"+claimed.service+"/"):
 		// Otherwise an Envoy could answer in another's name, because acknowledgements are stored by
 		// node id.
 		return count.StreamsRefusedNode, status.Errorf(codes.PermissionDenied,
-			"node.id: %q; must begin with %q", said.envoy, said.cluster+"/"+said.service+"/")
+			"node.id: %q; must begin with %q", claimed.envoy, claimed.cluster+"/"+claimed.service+"/")
 	case st.node.envoy != "":
 		return count.StreamsRefusedIdentity, status.Errorf(codes.PermissionDenied,
-			"node: was %q of %q, is now %q of %q; a stream keeps its node", st.node.envoy, st.node.service, said.envoy, said.service)
+			"node: was %q of %q, is now %q of %q; a stream keeps its node", st.node.envoy, st.node.service, claimed.envoy, claimed.service)
 	}
-	if said.mesh {
+	if claimed.mesh {
 		return 0, nil
 	}
-	if err := s.Identity.Check(st.from.presented, said.cluster, said.service); err != nil {
+	if err := s.Identity.Check(st.from.presented, claimed.cluster, claimed.service); err != nil {
 		return count.StreamsRefusedIdentity, status.Error(codes.PermissionDenied, err.Error())
 	}
 	return 0, nil

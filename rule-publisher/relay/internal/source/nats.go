@@ -65,7 +65,7 @@ func Connect(to NATS, cluster string, refusal *Refusal, counters *count.Counters
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			counters.Add(count.NATSErrors)
-			refusal.heard(err)
+			refusal.record(err)
 			log.Warn("NATS reports an error", "error", err)
 		}),
 	}

@@ -31,11 +31,11 @@ func (r *Refusal) tried(err error) {
 		r.reason.Store(nil)
 		return
 	}
-	r.heard(err)
+	r.record(err)
 }
 
-// heard records an error that NATS returned, if it is a refusal.
-func (r *Refusal) heard(err error) {
+// record stores an error that NATS returned, if it is a refusal.
+func (r *Refusal) record(err error) {
 	if refuses(err) {
 		reason := err.Error()
 		r.reason.Store(&reason)

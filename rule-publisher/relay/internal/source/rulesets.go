@@ -144,7 +144,7 @@ func (r *Rulesets) read(ctx context.Context, key string) (*nats.Msg, error) {
 	if !r.Conn.IsConnected() {
 		// The client calls no handler when an attempt after its first fails after the TLS
 		// handshake, so the last error is inspected here.
-		r.Refusal.heard(r.Conn.LastError())
+		r.Refusal.record(r.Conn.LastError())
 		return nil, errors.New("NATS is not connected")
 	}
 	asking, cancel := context.WithTimeout(ctx, askFor)

@@ -33,9 +33,9 @@ func (f *Files) Load() error {
 	return f.use(content)
 }
 
-// Watch checks the files until the context ends. It calls `tell` once for each new content: with
+// Watch checks the files until the context ends. It calls `report` once for each new content: with
 // nil when that content is in use now, or with the reason why the previous content stays.
-func (f *Files) Watch(ctx context.Context, every time.Duration, tell func(refused error)) {
+func (f *Files) Watch(ctx context.Context, every time.Duration, report func(refused error)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -45,7 +45,7 @@ func (f *Files) Watch(ctx context.Context, every time.Duration, tell func(refuse
 		case <-ticker.C:
 		}
 		if taken, err := f.look(); taken || err != nil {
-			tell(err)
+			report(err)
 		}
 	}
 }

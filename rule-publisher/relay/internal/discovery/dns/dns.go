@@ -68,14 +68,14 @@ func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 		refresh = defaultRefresh
 	}
 	states := make([]state, len(s.Names))
-	var told []table.Endpoint
+	var reported []table.Endpoint
 	for {
 		s.lookUpAll(ctx, states)
 		if ctx.Err() != nil {
 			return
 		}
-		if all := union(states); len(all) > 0 && !slices.Equal(all, told) {
-			told = all
+		if all := union(states); len(all) > 0 && !slices.Equal(all, reported) {
+			reported = all
 			found(table.Found{s.Place: all})
 		}
 		select {

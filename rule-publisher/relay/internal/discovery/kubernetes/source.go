@@ -124,7 +124,7 @@ func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 // follow passes on the endpoints of the informers' current slices, at the start and after each
 // change.
 func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInformer, changed <-chan struct{}, found func(table.Found)) {
-	var told table.Found
+	var reported table.Found
 	for {
 		var all []*discovery.EndpointSlice
 		for _, informer := range informers {
@@ -134,8 +134,8 @@ func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInform
 		}
 		now, ignored := endpointsOf(s.spec, all)
 		s.tellIgnored(ignored)
-		if told == nil || !reflect.DeepEqual(now, told) {
-			told = now
+		if reported == nil || !reflect.DeepEqual(now, reported) {
+			reported = now
 			found(now)
 		}
 		select {

@@ -25,7 +25,7 @@ func (s *Subscriptions) answer(sub *subscription, r Request) (answer Answer, isN
 	if r.failure == nil && !s.Delta && r.version != last.version {
 		return Answer{}, false
 	}
-	say := told{last.version, bounded(r.failure.GetMessage()), r.failure != nil}
+	say := reported{last.version, bounded(r.failure.GetMessage()), r.failure != nil}
 	isNew = sub.answered != say
 	sub.answered = say
 	return Answer{TypeURL: sub.typeURL, Version: say.version, Refused: say.refused, Detail: say.detail,

@@ -28,8 +28,8 @@ type subscription struct {
 	owed     bool // a response is due even if it is empty
 	leaving  bool // it holds clusters that are to be removed
 
-	sent     sent // the newest response
-	answered told // the newest answer, to report each once
+	sent     sent     // the newest response
+	answered reported // the newest answer, to report each once
 }
 
 // sent identifies a response and when it was sent.
@@ -38,8 +38,8 @@ type sent struct {
 	at             time.Time
 }
 
-// told is an answer as it was reported.
-type told struct {
+// reported is an answer as it was reported.
+type reported struct {
 	version, detail string
 	refused         bool
 }

@@ -24,8 +24,8 @@ func set(t *testing.T, version uint64, salt string, names ...string) resources.S
 	return out
 }
 
-// tell checks the response that is due.
-func (s *subscription) tell(t *testing.T, set resources.Set, items, removed []string) {
+// checkDue checks the response that is due.
+func (s *subscription) checkDue(t *testing.T, set resources.Set, items, removed []string) {
 	t.Helper()
 	out := s.due(set)
 	if items == nil && removed == nil {
@@ -74,33 +74,33 @@ func subscribed(delta bool, r Request) *subscription {
 func TestDeltaSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b"), set(t, 2, "", "b", "c")
 	s := subscribed(true, Request{})
-	s.tell(t, first, []string{"a", "b"}, nil)
-	s.tell(t, second, nil, nil) // one response at a time
+	s.checkDue(t, first, []string{"a", "b"}, nil)
+	s.checkDue(t, second, nil, nil) // one response at a time
 	s.accept()
-	s.tell(t, second, []string{"c"}, []string{"a"})
+	s.checkDue(t, second, []string{"c"}, []string{"a"})
 	s.accept()
-	s.tell(t, second, nil, nil)
+	s.checkDue(t, second, nil, nil)
 
 	if out := subscribed(true, Request{}).due(resources.Set{}); out == nil || len(out.items) != 0 {
 		t.Errorf("%v, want an empty answer to the first request for everything", out)
 	}
 
 	s = subscribed(true, Request{names: []string{"b"}, initial: map[string]string{"b": first.Items().Find("b").Version}})
-	s.tell(t, first, []string{}, []string{}) // a request that says what it holds gets a response
+	s.checkDue(t, first, []string{}, []string{}) // a request that says what it holds gets a response
 	s.accept()
 	s.take(Request{dropped: []string{"b"}}, false)
-	s.tell(t, second, nil, nil)
+	s.checkDue(t, second, nil, nil)
 	s.take(Request{names: []string{"b", "nowhere"}}, false)
-	s.tell(t, second, []string{"b"}, nil)
+	s.checkDue(t, second, []string{"b"}, nil)
 	s.accept()
-	s.tell(t, first, nil, nil) // the same content under another version
-	s.tell(t, set(t, 3, "", "a"), []string{}, []string{"b"})
+	s.checkDue(t, first, nil, nil) // the same content under another version
+	s.checkDue(t, set(t, 3, "", "a"), []string{}, []string{"b"})
 
 	s = subscribed(true, Request{names: []string{"*", "a"}})
-	s.tell(t, first, []string{"a", "b"}, nil)
+	s.checkDue(t, first, []string{"a", "b"}, nil)
 	s.accept()
 	s.take(Request{dropped: []string{"a"}}, false) // the wildcard still covers it: sent again
-	s.tell(t, first, []string{"a"}, nil)
+	s.checkDue(t, first, []string{"a"}, nil)
 }
 
 // TestDeltaSubscriptionAskedAgain checks that an Envoy that asks again for a resource it was sent
@@ -108,17 +108,17 @@ func TestDeltaSubscription(t *testing.T) {
 func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 	all := set(t, 1, "", "a", "b", "c")
 	s := subscribed(true, Request{names: []string{"a", "b"}})
-	s.tell(t, all, []string{"a", "b"}, nil)
+	s.checkDue(t, all, []string{"a", "b"}, nil)
 	s.accept()
 	s.take(Request{names: []string{"b", "c"}}, false)
-	s.tell(t, all, []string{"b", "c"}, nil)
+	s.checkDue(t, all, []string{"b", "c"}, nil)
 	s.accept()
-	s.tell(t, all, nil, nil)
+	s.checkDue(t, all, nil, nil)
 	s = subscribed(true, Request{})
-	s.tell(t, all, []string{"a", "b", "c"}, nil)
+	s.checkDue(t, all, []string{"a", "b", "c"}, nil)
 	s.accept()
 	s.take(Request{names: []string{everything}}, false)
-	s.tell(t, all, []string{"a", "b", "c"}, nil)
+	s.checkDue(t, all, []string{"a", "b", "c"}, nil)
 	if slices.ContainsFunc(all.Items(), func(i *resources.Item) bool { return i.Version == "" }) {
 		t.Error("the set itself was changed")
 	}
@@ -130,18 +130,18 @@ func TestDeltaSubscriptionAskedAgain(t *testing.T) {
 func TestWholeSubscription(t *testing.T) {
 	first, second := set(t, 1, "", "a", "b", "c"), set(t, 2, "new", "a", "b", "c")
 	s := subscribed(false, Request{names: []string{"b", "a"}})
-	s.tell(t, first, []string{"a", "b"}, nil)
+	s.checkDue(t, first, []string{"a", "b"}, nil)
 	s.take(Request{nonce: "of an older one", names: s.asked()}, false)
-	s.tell(t, second, nil, nil)
+	s.checkDue(t, second, nil, nil)
 	s.accept()
-	s.tell(t, first, nil, nil)
-	s.tell(t, second, []string{"a", "b"}, nil)
+	s.checkDue(t, first, nil, nil)
+	s.checkDue(t, second, []string{"a", "b"}, nil)
 	s.take(Request{nonce: s.sent.nonce, version: first.Version, names: s.asked(), failure: &statuspb.Status{Code: 13}}, true)
-	s.tell(t, second, nil, nil)
+	s.checkDue(t, second, nil, nil)
 	s.take(Request{nonce: s.sent.nonce, version: second.Version, names: []string{"a"}}, false)
-	s.tell(t, second, nil, nil)
+	s.checkDue(t, second, nil, nil)
 	s.take(Request{nonce: s.sent.nonce, version: second.Version, names: []string{"a", "b"}}, false)
-	s.tell(t, second, []string{"a", "b"}, nil)
+	s.checkDue(t, second, []string{"a", "b"}, nil)
 }
 
 // TestSubscriptionsShare checks that what Envoys ask for and hold is stored once for all that have
@@ -150,7 +150,7 @@ func TestSubscriptionsShare(t *testing.T) {
 	all := set(t, 1, "", "a", "b")
 	for _, delta := range []bool{true, false} {
 		s := subscribed(delta, Request{names: []string{"b", "a"}})
-		s.tell(t, all, []string{"a", "b"}, nil)
+		s.checkDue(t, all, []string{"a", "b"}, nil)
 		if &s.held[0] != &all.Items()[0] || &s.names[0] != &all.Names()[0] {
 			t.Errorf("delta %v: a copy is kept", delta)
 		}
