@@ -52,11 +52,11 @@ func (s *kubeletScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 // unseen drops readings that an earlier scrape has passed on, and forgets pods that are gone.
 func (s *kubeletScraper) unseen(found []usage) []usage {
 	last, fresh := make(map[string]time.Time, len(found)), found[:0:0]
-	for _, one := range found {
-		if one.at.After(s.last[one.pod.UID]) {
-			fresh = append(fresh, one)
+	for _, reading := range found {
+		if reading.at.After(s.last[reading.pod.UID]) {
+			fresh = append(fresh, reading)
 		}
-		last[one.pod.UID] = one.at
+		last[reading.pod.UID] = reading.at
 	}
 	s.last = last
 	return fresh
@@ -66,20 +66,20 @@ func (s *kubeletScraper) unseen(found []usage) []usage {
 // limit and the used share of it.
 func metrics(found []usage) pmetric.Metrics {
 	out := pmetric.NewMetrics()
-	for _, one := range found {
+	for _, reading := range found {
 		resource := out.ResourceMetrics().AppendEmpty()
 		attributes := resource.Resource().Attributes()
-		attributes.PutStr("service.name", one.service)
-		attributes.PutStr("k8s.namespace.name", one.pod.Namespace)
-		attributes.PutStr("k8s.pod.name", one.pod.Name)
-		attributes.PutStr("k8s.pod.uid", one.pod.UID)
-		attributes.PutStr("k8s.container.name", one.container)
+		attributes.PutStr("service.name", reading.service)
+		attributes.PutStr("k8s.namespace.name", reading.pod.Namespace)
+		attributes.PutStr("k8s.pod.name", reading.pod.Name)
+		attributes.PutStr("k8s.pod.uid", reading.pod.UID)
+		attributes.PutStr("k8s.container.name", reading.container)
 		in := resource.ScopeMetrics().AppendEmpty()
 		in.Scope().SetName(scope)
-		gauge(in.Metrics(), "container.cpu.usage", "{cpu}", one.cores, one.at)
-		if one.limit > 0 {
-			gauge(in.Metrics(), "k8s.container.cpu_limit", "{cpu}", one.limit, one.at)
-			gauge(in.Metrics(), "k8s.container.cpu_limit_utilization", "1", one.cores/one.limit, one.at)
+		gauge(in.Metrics(), "container.cpu.usage", "{cpu}", reading.cores, reading.at)
+		if reading.limit > 0 {
+			gauge(in.Metrics(), "k8s.container.cpu_limit", "{cpu}", reading.limit, reading.at)
+			gauge(in.Metrics(), "k8s.container.cpu_limit_utilization", "1", reading.cores/reading.limit, reading.at)
 		}
 	}
 	return out

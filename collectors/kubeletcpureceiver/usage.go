@@ -51,12 +51,12 @@ func usages(stats summary, pods podList, label string, sidecars []string) ([]usa
 			missing[unknownToPods]++
 			continue
 		}
-		one := usage{pod: of.PodRef, service: item.service(label), container: item.mainContainer(sidecars)}
-		if one.service == "" {
+		reading := usage{pod: of.PodRef, service: item.service(label), container: item.mainContainer(sidecars)}
+		if reading.service == "" {
 			missing[noService]++
 			continue
 		}
-		index := slices.IndexFunc(of.Containers, func(c containerStats) bool { return c.Name == one.container })
+		index := slices.IndexFunc(of.Containers, func(c containerStats) bool { return c.Name == reading.container })
 		if index < 0 {
 			missing[noContainer]++
 			continue
@@ -66,15 +66,15 @@ func usages(stats summary, pods podList, label string, sidecars []string) ([]usa
 			missing[noUsage]++
 			continue
 		}
-		one.at, one.cores = cpu.Time, float64(*cpu.UsageNanoCores)/1e9
-		limit, err := item.cpuLimit(one.container)
+		reading.at, reading.cores = cpu.Time, float64(*cpu.UsageNanoCores)/1e9
+		limit, err := item.cpuLimit(reading.container)
 		if err != nil {
 			missing[limitUnread]++
 		} else if limit == 0 {
 			missing[noLimit]++
 		}
-		one.limit = limit
-		found = append(found, one)
+		reading.limit = limit
+		found = append(found, reading)
 	}
 	return found, missing
 }

@@ -15,18 +15,18 @@ const (
 // joinPath concatenates a hop and its children's paths: "service@cluster,...". Hops beyond
 // maxPathBytes are dropped and counted in a last element "+N", which includes the children's own
 // counts.
-func joinPath(own string, children []string) string {
-	hops, omitted := []string{own}, 0
+func joinPath(hop string, children []string) string {
+	hops, omitted := []string{hop}, 0
 	for _, child := range children {
 		if child == "" {
 			continue
 		}
-		for hop := range strings.SplitSeq(child, ",") {
-			if count, found := strings.CutPrefix(hop, "+"); found {
+		for below := range strings.SplitSeq(child, ",") {
+			if count, found := strings.CutPrefix(below, "+"); found {
 				n, _ := strconv.Atoi(count)
 				omitted += n
 			} else {
-				hops = append(hops, hop)
+				hops = append(hops, below)
 			}
 		}
 	}

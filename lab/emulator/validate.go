@@ -140,7 +140,7 @@ func checkServiceTime(r *report, key string, s ServiceTime) {
 // reach.
 func checkCalls(r *report, key string, from Endpoint, muxes map[string]*http.ServeMux) []string {
 	var ignored report
-	own, _ := checkPath(&ignored, key, from.Path)
+	callers, _ := checkPath(&ignored, key, from.Path)
 	var reached []string
 	for i, stage := range from.Calls {
 		if len(stage) == 0 {
@@ -164,7 +164,7 @@ func checkCalls(r *report, key string, from Endpoint, muxes map[string]*http.Ser
 				continue
 			}
 			for _, variable := range variables {
-				if !slices.Contains(own, variable) {
+				if !slices.Contains(callers, variable) {
 					r.add("%s.path: variable {%s}; allowed: variables of the caller's path %q",
 						callKey, variable, from.Path)
 				}

@@ -63,15 +63,15 @@ func data(metric []byte) (field, []byte, error) {
 	var found field
 	var rest []byte
 	for len(metric) > 0 {
-		one, after, err := next(metric)
+		part, after, err := next(metric)
 		if err != nil {
 			return field{}, nil, err
 		}
-		switch one.number {
+		switch part.number {
 		case fieldGauge, fieldSum, fieldHistogram, fieldExponentialHistogram, fieldSummary:
-			found = one
+			found = part
 		default:
-			rest = append(rest, one.raw...)
+			rest = append(rest, part.raw...)
 		}
 		metric = after
 	}

@@ -44,15 +44,15 @@ func pointsOf(t testing.TB, batches ...pmetric.Metrics) map[string]int {
 
 // countPointsOf makes a request for each single point: it removes all other points from a copy.
 func countPointsOf(t testing.TB, found map[string]int, resource pmetric.ResourceMetrics, scope pmetric.ScopeMetrics, metric pmetric.Metric) {
-	one := pmetric.NewMetrics()
-	to := one.ResourceMetrics().AppendEmpty()
+	whole := pmetric.NewMetrics()
+	to := whole.ResourceMetrics().AppendEmpty()
 	resource.Resource().CopyTo(to.Resource())
 	into := to.ScopeMetrics().AppendEmpty()
 	scope.Scope().CopyTo(into.Scope())
 	metric.CopyTo(into.Metrics().AppendEmpty())
-	for n := range one.DataPointCount() {
+	for n := range whole.DataPointCount() {
 		single := pmetric.NewMetrics()
-		one.CopyTo(single)
+		whole.CopyTo(single)
 		keep(single.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0), n)
 		found[string(encodeMetrics(t, single))]++
 	}

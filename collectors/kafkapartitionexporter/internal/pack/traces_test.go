@@ -38,19 +38,19 @@ func decodeTraces(t testing.TB, message Message) ptrace.Traces {
 }
 
 // eachSpan visits every span as a request of its own, with its resource and scope.
-func eachSpan(batch ptrace.Traces, visit func(one ptrace.Traces, span ptrace.Span)) {
+func eachSpan(batch ptrace.Traces, visit func(single ptrace.Traces, span ptrace.Span)) {
 	for _, resource := range batch.ResourceSpans().All() {
 		for _, scope := range resource.ScopeSpans().All() {
 			for _, span := range scope.Spans().All() {
-				one := ptrace.NewTraces()
-				to := one.ResourceSpans().AppendEmpty()
+				single := ptrace.NewTraces()
+				to := single.ResourceSpans().AppendEmpty()
 				resource.Resource().CopyTo(to.Resource())
 				to.SetSchemaUrl(resource.SchemaUrl())
 				into := to.ScopeSpans().AppendEmpty()
 				scope.Scope().CopyTo(into.Scope())
 				into.SetSchemaUrl(scope.SchemaUrl())
 				span.CopyTo(into.Spans().AppendEmpty())
-				visit(one, span)
+				visit(single, span)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func eachSpan(batch ptrace.Traces, visit func(one ptrace.Traces, span ptrace.Spa
 func multiset(t testing.TB, batches ...ptrace.Traces) map[string]int {
 	found := make(map[string]int)
 	for _, batch := range batches {
-		eachSpan(batch, func(one ptrace.Traces, _ ptrace.Span) { found[string(encodeTraces(t, one))]++ })
+		eachSpan(batch, func(single ptrace.Traces, _ ptrace.Span) { found[string(encodeTraces(t, single))]++ })
 	}
 	return found
 }
@@ -100,8 +100,8 @@ func TestMessagesStayWithinTheLimits(t *testing.T) {
 			}
 		}
 		sendable := 0
-		eachSpan(batch, func(one ptrace.Traces, _ ptrace.Span) {
-			if len(encodeTraces(t, one))+nesting <= limits.Hard {
+		eachSpan(batch, func(single ptrace.Traces, _ ptrace.Span) {
+			if len(encodeTraces(t, single))+nesting <= limits.Hard {
 				sendable++
 			}
 		})
