@@ -147,8 +147,8 @@ impl<H: Host> LoadBook<H> {
         let service = self.service.enter(&self.host, now_ns);
         // All classes beyond the limit are counted together, so that count is not the load of any
         // single class.
-        let own = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
-        (Share(slot), service.map(|service| Loads { service, class: own }))
+        let class_load = of_class.filter(|_| matches!(slot, Some(Slot::Own(_))));
+        (Share(slot), service.map(|service| Loads { service, class: class_load }))
     }
 
     /// Counts a request by its caller (inbound).

@@ -11,8 +11,8 @@ use spillway_filter_core::request::property;
 pub fn otlp_answer(data: &[u8]) {
     rejected_spans(data);
     let Ok(response) = ExportTraceServiceResponse::decode(data) else { return };
-    let told = response.partial_success.as_ref().map_or(0, |partial| partial.rejected_spans);
-    assert_eq!(rejected_spans(&response.encode_to_vec()), told.max(0) as u64);
+    let rejected = response.partial_success.as_ref().map_or(0, |partial| partial.rejected_spans);
+    assert_eq!(rejected_spans(&response.encode_to_vec()), rejected.max(0) as u64);
 }
 
 /// A ruleset version is a whole number, encoded as a double or as text.

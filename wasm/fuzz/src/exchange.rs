@@ -16,9 +16,9 @@ use spillway_filter_core::request::property::{Properties, Property};
 const START: Moment = Moment { wall_ns: 1_000_000_000, mono_ns: 5 };
 
 /// A proxy that answers each property with a line of the input.
-struct Told<'a>(&'a [&'a [u8]]);
+struct Given<'a>(&'a [&'a [u8]]);
 
-impl Properties for Told<'_> {
+impl Properties for Given<'_> {
     fn get(&mut self, property: Property) -> Option<&[u8]> {
         self.0.get(property as usize).copied().filter(|line| !line.is_empty())
     }
@@ -53,8 +53,8 @@ pub fn exchange(data: &[u8]) {
     let headers = RequestHeaders::read(asked.iter().copied());
     let caller = Caller::of(&config, &headers, None);
     let trace = TraceContext::of(caller.anonymous, &headers.trace, &sampler, &mut ids);
-    let mut told = Told(properties);
-    let route = told.text(Property::RouteName).unwrap_or_default().to_string();
+    let mut given = Given(properties);
+    let route = given.text(Property::RouteName).unwrap_or_default().to_string();
     let arriving = Arriving {
         now: START,
         headers: &headers,
@@ -71,7 +71,7 @@ pub fn exchange(data: &[u8]) {
         exchange.response_edits(&config, |_, value| assert!(value.is_some_and(|value| value.is_ascii())));
     }
     let long_lived = exchange.long_lived();
-    let span = exchange.finish(&config, 3_000_005, &mut told);
+    let span = exchange.finish(&config, 3_000_005, &mut given);
     assert_eq!(span.is_some(), trace.sampled && !long_lived);
     if let Some(span) = span {
         check(&span, &trace);

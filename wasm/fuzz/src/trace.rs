@@ -17,9 +17,9 @@ fn lines(data: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
 pub fn traceparent(data: &[u8]) {
     let Some((trace, span, flags)) = parse_traceparent(data) else { return };
     assert!(trace != [0; 16] && span != [0; 8]);
-    let told = format!("-{}-{}-{flags:02x}", hex(&trace), hex(&span));
+    let parts = format!("-{}-{}-{flags:02x}", hex(&trace), hex(&span));
     let text = std::str::from_utf8(data.get(..55).expect("a shorter one has no ids")).expect("hexadecimal");
-    assert_eq!(&text[2..], told);
+    assert_eq!(&text[2..], parts);
     assert_ne!(&text[..2], "ff");
     assert!(data.len() == 55 || (&text[..2] != "00" && data[55] == b'-'));
 }
@@ -93,8 +93,8 @@ pub fn headers(data: &[u8]) {
         assert!(edited.contains(&("traceparent", String::from_utf8(written).ok())));
         let b3 = edited.iter().find(|(name, _)| *name == b3::SINGLE).and_then(|(_, value)| value.as_ref());
         assert_eq!(b3.is_some(), headers.b3.is_some());
-        let told = b3.and_then(|value| b3::parse_single(value.as_bytes()));
-        assert_eq!(told.map(|told| told.parent), b3.map(|_| Some((trace, parent))));
+        let parsed = b3.and_then(|value| b3::parse_single(value.as_bytes()));
+        assert_eq!(parsed.map(|parsed| parsed.parent), b3.map(|_| Some((trace, parent))));
     } else {
         assert!(edited.is_empty());
     }

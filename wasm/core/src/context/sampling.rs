@@ -25,8 +25,8 @@ impl Sampler {
         let threshold = (((1.0 - ratio.clamp(0.0, 1.0)) * FULL as f64).round() as u64).min(FULL);
         // At ratio 1 each span counts as one request. Readers assume the same when no threshold is
         // present, so the header edit is saved.
-        let told = (1..FULL).contains(&threshold);
-        Self { threshold, tracestate: told.then(|| format!("ot=th:{}", threshold_digits(threshold))) }
+        let partial = (1..FULL).contains(&threshold);
+        Self { threshold, tracestate: partial.then(|| format!("ot=th:{}", threshold_digits(threshold))) }
     }
 
     /// Whether a new trace is kept. Level 2 compares only the last 7 bytes of its id, which are
@@ -90,8 +90,8 @@ mod tests {
         #[test]
         fn share_kept_is_the_ratio(ratio in 0.01f64..0.99, seed: u64) {
             let (sampler, mut ids) = (Sampler::new(ratio), Ids::from_weak_seed(seed));
-            let told = 1.0 - threshold_of(sampler.tracestate().unwrap()) as f64 / FULL as f64;
-            prop_assert!((told - ratio).abs() < 1e-9);
+            let written = 1.0 - threshold_of(sampler.tracestate().unwrap()) as f64 / FULL as f64;
+            prop_assert!((written - ratio).abs() < 1e-9);
             let kept = (0..4_000).filter(|_| sampler.keeps(&ids.trace_id())).count() as f64;
             let deviation = (4_000.0 * ratio * (1.0 - ratio)).sqrt();
             prop_assert!((kept - 4_000.0 * ratio).abs() < 7.0 * deviation, "{kept} of 4000 at {ratio}");

@@ -99,8 +99,8 @@ impl<'a> TraceContext<'a> {
             }
             found => {
                 context.orphaned_tracestate = found.is_some();
-                let told = sampler.tracestate().filter(|_| context.decided && context.sampled);
-                context.tracestate = told.map(Cow::Borrowed);
+                let threshold = sampler.tracestate().filter(|_| context.decided && context.sampled);
+                context.tracestate = threshold.map(Cow::Borrowed);
             }
         }
         context
@@ -112,8 +112,8 @@ impl<'a> TraceContext<'a> {
     /// is forwarded.
     pub fn restart(headers: &TraceHeaders<'_>, sampler: &'a Sampler, ids: &mut Ids) -> Self {
         let mut context = Self::new(Origin::Started, None, sampler, ids);
-        let told = sampler.tracestate().filter(|_| context.sampled);
-        context.tracestate = told.map(Cow::Borrowed);
+        let threshold = sampler.tracestate().filter(|_| context.sampled);
+        context.tracestate = threshold.map(Cow::Borrowed);
         context.orphaned_tracestate = headers.tracestate.is_some();
         let multi = [headers.b3_trace, headers.b3_span, headers.b3_sampled, headers.b3_flags];
         context.b3 =

@@ -153,9 +153,9 @@ fn b3_without_a_decision_is_sampled_by_ratio() {
         let context = read_with(ratio, &multi);
         assert_eq!(context.sampled, sampled, "{ratio}");
         assert_eq!(edited(&context, "x-b3-sampled"), Some(Some(digit.to_string())));
-        let told = (ratio == 0.5).then(|| "ot=th:8".to_string());
-        assert_eq!(context.tracestate.as_deref(), told.as_deref());
-        assert_eq!(edited(&context, "tracestate"), Some(told));
+        let expected = (ratio == 0.5).then(|| "ot=th:8".to_string());
+        assert_eq!(context.tracestate.as_deref(), expected.as_deref());
+        assert_eq!(edited(&context, "tracestate"), Some(expected));
     }
 }
 

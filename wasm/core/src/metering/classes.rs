@@ -114,9 +114,9 @@ impl<T> Classes<T> {
 
     /// Iterates over each class with its own value by name, then the shared value without a name.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &T)> {
-        let own =
+        let named =
             self.places.iter().filter_map(|(name, at)| Some((Some(name.as_str()), self.values.get(*at)?)));
-        own.chain(self.overflow.iter().map(|shared| (None, shared)))
+        named.chain(self.overflow.iter().map(|shared| (None, shared)))
     }
 
     /// Returns the value in a slot.

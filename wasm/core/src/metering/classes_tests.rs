@@ -50,11 +50,11 @@ fn class(nth: usize) -> String {
 /// full, it also learns of the shared value.
 #[test]
 fn classes_of_other_workers_are_met() {
-    let (mut one, mut other) = (Classes::default(), Classes::default());
+    let (mut first, mut other) = (Classes::default(), Classes::default());
     let mut shared = Shared::default();
     let make = |name: Option<&str>| Some(name.map(str::to_string));
-    one.slot("a", &mut shared, make);
-    one.slot("b", &mut shared, make);
+    first.slot("a", &mut shared, make);
+    first.slot("b", &mut shared, make);
     other.slot("b", &mut shared, make);
     other.meet_all(&mut shared, make);
     let mut met: Vec<_> =
@@ -62,7 +62,7 @@ fn classes_of_other_workers_are_met() {
     met.sort();
     assert_eq!(met, ["a", "b"].map(|name| (Some(name.to_string()), Some(name.to_string()))));
     for nth in 0..MAX_CLASSES {
-        one.slot(&class(nth), &mut shared, make);
+        first.slot(&class(nth), &mut shared, make);
     }
     other.meet_all(&mut shared, make);
     assert_eq!(other.iter().count(), MAX_CLASSES + 1);
@@ -72,7 +72,7 @@ fn classes_of_other_workers_are_met() {
 }
 
 /// Returns the name with which the slot's value was created. None for the shared value.
-fn own(classes: &mut Classes<Option<String>>, shared: &mut Shared, name: &str) -> Option<String> {
+fn created(classes: &mut Classes<Option<String>>, shared: &mut Shared, name: &str) -> Option<String> {
     let slot = classes.slot(name, shared, |name| Some(name.map(str::to_string)));
     classes.get(slot.unwrap()).unwrap().clone()
 }
@@ -85,7 +85,7 @@ fn bounded() {
     for round in 0..2 {
         for nth in 0..MAX_CLASSES + 10 {
             let expected = (nth < MAX_CLASSES).then(|| class(nth));
-            assert_eq!(own(&mut classes, &mut shared, &class(nth)), expected, "{nth} in round {round}");
+            assert_eq!(created(&mut classes, &mut shared, &class(nth)), expected, "{nth} in round {round}");
         }
     }
     assert_eq!(classes.iter_mut().count(), MAX_CLASSES + 1);
@@ -108,14 +108,14 @@ fn failures_are_tried_again() {
 fn races_lose_nothing() {
     let mut shared = Shared { rivals: vec!["c".to_string(), "b".to_string()], ..Shared::default() };
     let mut classes = Classes::default();
-    assert_eq!(own(&mut classes, &mut shared, "a").as_deref(), Some("a"));
+    assert_eq!(created(&mut classes, &mut shared, "a").as_deref(), Some("a"));
     assert_eq!(names(&shared.table).collect::<Vec<_>>(), ["b", "c", "a"]);
     for nth in 0..MAX_CLASSES - 4 {
-        own(&mut classes, &mut shared, &class(nth));
+        created(&mut classes, &mut shared, &class(nth));
     }
     shared.rivals.push("last".to_string());
-    assert_eq!(own(&mut classes, &mut shared, "late"), None);
-    assert_eq!(own(&mut classes, &mut shared, "last").as_deref(), Some("last"));
+    assert_eq!(created(&mut classes, &mut shared, "late"), None);
+    assert_eq!(created(&mut classes, &mut shared, "last").as_deref(), Some("last"));
 }
 
 proptest! {
@@ -126,12 +126,12 @@ proptest! {
     #[test]
     fn workers_agree(met in proptest::collection::vec((0usize..3, 0usize..400), 0..1_500)) {
         let (mut workers, mut shared) = ([(); 3].map(|()| Classes::default()), Shared::default());
-        let mut told: HashMap<usize, bool> = HashMap::new();
+        let mut seen: HashMap<usize, bool> = HashMap::new();
         for (worker, nth) in met {
-            let own = own(&mut workers[worker], &mut shared, &class(nth)).is_some();
-            prop_assert_eq!(*told.entry(nth).or_insert(own), own);
+            let named = created(&mut workers[worker], &mut shared, &class(nth)).is_some();
+            prop_assert_eq!(*seen.entry(nth).or_insert(named), named);
         }
-        prop_assert!(told.values().filter(|own| **own).count() <= MAX_CLASSES);
+        prop_assert!(seen.values().filter(|named| **named).count() <= MAX_CLASSES);
     }
 
     /// Names are read back in order. Any bytes are read without harm, and an appended name is

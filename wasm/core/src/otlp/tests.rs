@@ -177,7 +177,7 @@ fn unknown_facts_are_absent() {
     assert!(got.status.is_none());
     assert_eq!(attribute(got, "http.request.method"), Some(Value::StringValue("_OTHER".into())));
     let keys: Vec<_> = got.attributes.iter().map(|pair| pair.key.as_str()).collect();
-    let told = [
+    let expected = [
         "spillway.direction",
         "http.request.method",
         "http.request.method_original",
@@ -185,7 +185,7 @@ fn unknown_facts_are_absent() {
         "url.scheme",
         "http.response.status_code",
     ];
-    assert_eq!(keys, told);
+    assert_eq!(keys, expected);
     assert_eq!(attribute(got, "http.request.method_original"), Some(Value::StringValue("BREW".into())));
 }
 
@@ -275,9 +275,9 @@ proptest! {
         let spans = decoded_spans(&request);
         prop_assert_eq!(spans.len(), paths.len());
         for (got, path) in spans.iter().zip(&paths) {
-            let Some(Value::StringValue(told)) = attribute(got, "url.path") else { panic!("no path") };
+            let Some(Value::StringValue(recorded)) = attribute(got, "url.path") else { panic!("no path") };
             if path.is_ascii() {
-                prop_assert!(path.starts_with(told.as_bytes()) && told.len() <= 1_024);
+                prop_assert!(path.starts_with(recorded.as_bytes()) && recorded.len() <= 1_024);
             }
             prop_assert!(got.encoded_len() < 10_000);
         }

@@ -59,7 +59,7 @@ pub struct Exchange {
     long_lived: bool,
     /// Whether the class names the destination service, which the span then already records
     /// (outbound).
-    told_service: bool,
+    service_recorded: bool,
     request_bytes: Option<u64>,
     answer: Option<Answer>,
 }
@@ -97,9 +97,9 @@ impl Exchange {
         }
         let request_bytes = if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) };
         let span = trace.sampled.then_some(buffer);
-        let told_service = service.is_some();
+        let service_recorded = service.is_some();
         let entry = caller.party.service.is_none();
-        Self { started: now, span, grpc, entry, long_lived, told_service, request_bytes, answer: None }
+        Self { started: now, span, grpc, entry, long_lived, service_recorded, request_bytes, answer: None }
     }
 
     /// Records the response's headers. `end_of_stream` is true when no body follows.
@@ -122,7 +122,7 @@ impl Exchange {
             status,
             after_ns: mono_ns.saturating_sub(self.started.mono_ns),
             callee_time_us: headers.service_time.filter(|_| outbound).and_then(decimal),
-            told_cluster: cluster.is_some(),
+            cluster_recorded: cluster.is_some(),
             bytes: if end_of_stream { Some(0) } else { headers.content_length.and_then(decimal) },
             grpc_status: headers.grpc_status.map(grpc::status),
         });
@@ -174,7 +174,7 @@ impl Exchange {
         let mut span = self.span.take().filter(|_| !self.long_lived)?;
         let resends = match config.direction {
             Direction::Inbound => {
-                put_destination(own(config), &mut span);
+                put_destination(local_party(config), &mut span);
                 None
             }
             Direction::Outbound => {
@@ -207,16 +207,16 @@ impl Exchange {
     /// The service and cluster come from the route, unless the response named its cluster. The
     /// response is more accurate, because Envoy may have failed over to another cluster.
     fn put_routed(&self, properties: &mut impl Properties, span: &mut Vec<u8>) {
-        let told_cluster = self.answer.is_some_and(|answer| answer.told_cluster);
-        if told_cluster && self.told_service {
+        let cluster_recorded = self.answer.is_some_and(|answer| answer.cluster_recorded);
+        if cluster_recorded && self.service_recorded {
             return;
         }
         let routed = properties.text(Property::ClusterName);
         let mut parts = routed.into_iter().flat_map(|name| name.split(XDS_CLUSTER_SEPARATOR));
         // Further parts of the name are denials that narrow the failover.
         if let (Some(service), Some(cluster)) = (parts.next(), parts.next()) {
-            let cluster = Some(cluster).filter(|_| !told_cluster);
-            let service = Some(service).filter(|_| !self.told_service);
+            let cluster = Some(cluster).filter(|_| !cluster_recorded);
+            let service = Some(service).filter(|_| !self.service_recorded);
             put_destination(Party { cluster, service }, span);
         }
     }
@@ -251,7 +251,7 @@ pub fn source_edits(
     }
 }
 
-fn own(config: &Config) -> Party<'_> {
+fn local_party(config: &Config) -> Party<'_> {
     Party { cluster: Some(&config.cluster), service: Some(&config.service) }
 }
 

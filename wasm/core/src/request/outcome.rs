@@ -18,7 +18,7 @@ pub struct Answer {
     /// The time that the callee measured for itself, in microseconds (outbound).
     pub callee_time_us: Option<u64>,
     /// Whether the callee named its cluster, which the span then already records.
-    pub told_cluster: bool,
+    pub cluster_recorded: bool,
     /// Size of the body in bytes, if the headers state it.
     pub bytes: Option<u64>,
     /// gRPC status code, if the headers already contain it.

@@ -46,8 +46,8 @@ fn sizes_of_what_passed() {
         let mut exchange = arrive_with_body(&config, &sent);
         respond(&mut exchange, &config, 120, &answer);
         let span = finish(exchange, &config, 130, passed(flags)).unwrap();
-        let told = (span.get(OTEL_ATTRIBUTE_REQUEST_SIZE), span.get(OTEL_ATTRIBUTE_RESPONSE_SIZE));
-        assert_eq!(told, (Some(sizes.0), Some(sizes.1)), "{flags}");
+        let recorded = (span.get(OTEL_ATTRIBUTE_REQUEST_SIZE), span.get(OTEL_ATTRIBUTE_RESPONSE_SIZE));
+        assert_eq!(recorded, (Some(sizes.0), Some(sizes.1)), "{flags}");
     }
     let reset = finish(arrive_with_body(&config, &sent), &config, 130, passed(0)).unwrap();
     assert_eq!(reset.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("400"), "no answer came");

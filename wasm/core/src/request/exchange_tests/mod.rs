@@ -86,12 +86,12 @@ fn respond(exchange: &mut Exchange, config: &Config, at_ms: u64, headers: &[(&st
 }
 
 /// A finished span, with its attributes as text.
-struct Told {
+struct Finished {
     span: Span,
     attributes: HashMap<String, String>,
 }
 
-fn finish(exchange: Exchange, config: &Config, at_ms: u64, mut fake: Fake) -> Option<Told> {
+fn finish(exchange: Exchange, config: &Config, at_ms: u64, mut fake: Fake) -> Option<Finished> {
     let span = Span::decode(exchange.finish(config, at_ms * MS, &mut fake)?.as_slice()).unwrap();
     let text = |value: Value| match value {
         Value::StringValue(text) => text,
@@ -100,12 +100,12 @@ fn finish(exchange: Exchange, config: &Config, at_ms: u64, mut fake: Fake) -> Op
     };
     let attributes =
         span.attributes.iter().map(|p| (p.key.clone(), text(p.value.clone().unwrap().value.unwrap())));
-    let told = attributes.collect::<HashMap<_, _>>();
-    assert_eq!(told.len(), span.attributes.len(), "an attribute is told twice: {:?}", span.attributes);
-    Some(Told { attributes: told, span })
+    let recorded = attributes.collect::<HashMap<_, _>>();
+    assert_eq!(recorded.len(), span.attributes.len(), "an attribute is told twice: {:?}", span.attributes);
+    Some(Finished { attributes: recorded, span })
 }
 
-impl Told {
+impl Finished {
     fn get(&self, key: &str) -> Option<&str> {
         self.attributes.get(key).map(String::as_str)
     }

@@ -12,7 +12,7 @@ fn outbound_measures_the_network() {
     let asked = edits(|edit| source_edits(&config, &headers, Caller::of(&config, &headers, None), edit));
     assert_eq!(asked["x-spillway-source-cluster"].as_deref(), Some("one"));
     assert_eq!(asked["x-spillway-source-service"].as_deref(), Some("front"));
-    for (cluster, told) in [("three", "three"), ("a b", "two"), ("", "two")] {
+    for (cluster, expected) in [("three", "three"), ("a b", "two"), ("", "two")] {
         let mut exchange = arrive(&config, &[]);
         let answer =
             [(":status", "200"), ("x-spillway-service-time-us", "12000"), ("x-spillway-cluster", cluster)];
@@ -21,7 +21,7 @@ fn outbound_measures_the_network() {
         let span = finish(exchange, &config, 140, routed()).unwrap();
         assert_eq!(span.get("spillway.network.time_us"), Some("25000"));
         assert_eq!(span.get("spillway.service.time_us"), Some("12000"));
-        assert_eq!(span.get("spillway.destination.cluster"), Some(told), "{cluster:?}");
+        assert_eq!(span.get("spillway.destination.cluster"), Some(expected), "{cluster:?}");
         assert_eq!(span.get("spillway.destination.service"), Some("cart"));
         assert_eq!(span.get("spillway.ruleset.version"), Some("3"));
         assert_eq!(span.get("http.response.body.size"), Some("77"));
