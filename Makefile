@@ -4,6 +4,9 @@ HOME_DIR := $(CURDIR)/.spillway
 export PATH := $(HOME_DIR)/bin:$(HOME_DIR)/venv/bin:$(PATH)
 export CARGO_TARGET_DIR := $(HOME_DIR)/target
 export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
+# Every start of a Python process would compile its sources again: 2 s of processor time in place of 0.8 s.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(HOME_DIR)/pycache
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 # Tests of servers wait about half of the time: three files at a time, each file's in one process.
 # Files begin in the order of the folders, the longest first, so that no process is left with one.
