@@ -3,6 +3,7 @@
 They are call trees over clusters that lie on a plane. A seed always gives the same problem.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,20 @@ def _parents(depth: int, services: int, fan_out: int) -> list[int]:
             level += [level[at] + 1] * children
         at += 1
     return parents
+
+
+def noisy(base: Problem, spread: float, seed: int = 0) -> Problem:
+    """Returns the problem with each class's a_ms multiplied by log-normal noise.
+
+    Curves that are fitted class by class are like this. `spread` is the standard deviation of the
+    logarithm.
+    """
+    r = np.random.default_rng(seed)
+    curves = {
+        k: Curve(c.a_ms * float(np.exp(spread * r.normal())), c.b_ms, c.norm_weight)
+        for k, c in base.curves.items()
+    }
+    return dataclasses.replace(base, curves=curves)
 
 
 def problem(size: Size, seed: int = 0) -> Problem:

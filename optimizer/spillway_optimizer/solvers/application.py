@@ -12,7 +12,9 @@ import numpy as np
 
 from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.solvers.convex import Convex
+from spillway_optimizer.solvers.envelope import Envelope
 from spillway_optimizer.solvers.levels import Bundle, Level, bundles, levels, stations
+from spillway_optimizer.solvers.stations import Stations
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Application:
     services: Ints  # [S] index in the layout
     class_service: Ints  # [K] index in `services`
     station: Ints  # [S, C] index below D, or -1: no price
+    envelope: Envelope  # what the load of the stations costs
     weight: Floats  # [K]
     beta: Floats  # [K, C] ms
     demand: Floats  # [K, C] rps
@@ -60,6 +63,7 @@ class Application:
         station = stations(priced, class_service, up)
         return cls(
             classes, edges, services, class_service, station,
+            envelope=_envelope(convex, classes, services, station[class_service]),
             weight=layout.weight[classes],
             beta=convex.beta[classes],
             demand=layout.demand[classes],
@@ -76,9 +80,8 @@ class Application:
         )  # fmt: skip
 
     def serving_ms(self, price: Floats) -> Floats:
-        """[K, C] ms that a request costs where it is served, at prices [D]."""
-        padded = np.append(price, 0.0)  # -1: no price
-        serving_ms: Floats = self.beta + self.weight[:, None] * padded[self.station][self.class_service]
+        """[K, C] ms that a request costs where it is served, at reference prices [D]."""
+        serving_ms: Floats = self.beta + self.weight[:, None] * self.envelope.prices(price)
         return serving_ms
 
     @cached_property
@@ -158,7 +161,17 @@ class Application:
         return load, calls
 
     def normalised(self, load: Floats) -> Floats:
-        """Returns the normalised load of each station [D], from loads [K, C]."""
-        total = np.zeros(self.station.shape)
-        np.add.at(total, self.class_service, self.weight[:, None] * load)
-        return total[self.places]
+        """Returns normalised loads [K, C] from loads [K, C]."""
+        return self.weight[:, None] * load
+
+
+def _envelope(convex: Convex, classes: Ints, services: Ints, station: Ints) -> Envelope:
+    """Takes the stations of these classes out of a convex problem, numbered as in `station`."""
+    count = int(station.max(initial=-1)) + 1
+    k, c = np.nonzero(station >= 0)
+    service, cluster = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
+    service[station[k, c]], cluster[station[k, c]] = convex.layout.class_service[classes[k]], c
+    capacity = convex.layout.capacity[convex.layout.class_service[classes]]
+    return Envelope(
+        convex.stations[service, cluster], Stations(convex.alpha[classes], capacity, convex.ceiling), station
+    )

@@ -1,7 +1,7 @@
 """The convex problem that both solvers minimise, in milliseconds of waiting per second.
 
-    min  sum_sc phi(n[s,c])  +  sum_kc beta[k,c] * load[k,c]  +  sum_e hops[e] * flows[e]
-    n    normalised load of a service in a cluster; phi is in stations.py
+    min  sum_sc envelope(n[s,c])  +  sum_kc beta[k,c] * load[k,c]  +  sum_e hops[e] * flows[e]
+    n    normalised loads of a service's classes in a cluster; see envelope.py and stations.py
 
 The flows conserve requests, go only where they may, and give every route at least its floor.
 """
@@ -17,6 +17,7 @@ from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.penalties import beyond_budget
 from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.solvers.envelope import Envelope
 from spillway_optimizer.solvers.stations import Stations
 
 _RESOLUTION = 1e-6
@@ -53,7 +54,7 @@ class Minimum:
 
 @dataclass(frozen=True)
 class Convex:
-    """A convex problem: `alpha` [S, C] >= 0 and `beta` [K, C], both in ms.
+    """A convex problem: `alpha` [K, C] >= 0 and `beta` [K, C], both in ms.
 
     `egress_price` multiplies the worth of egress.
     """
@@ -77,25 +78,47 @@ class Convex:
 
     @cached_property
     def stations(self) -> Stations:
-        """[S, C] cost functions of the stations."""
+        """[S, C] cost functions of the stations for a class of middling alpha."""
+        service, shape = self.layout.class_service, self.layout.capacity.shape
+        least, most, root, count = np.full(shape, np.inf), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        np.minimum.at(least, service, self.alpha)
+        np.maximum.at(most, service, self.alpha)
+        np.add.at(root, service, np.sqrt(self.alpha))
+        np.add.at(count, service, 1.0)
+        return Stations(
+            np.where(most > least, (root / count) ** 2, least), self.layout.capacity, self.ceiling
+        )
+
+    @property
+    def ceiling(self) -> float:
+        """The utilisation ceiling; inf: none."""
         ceiling = self.problem.constraints.utilisation_ceiling
-        return Stations(self.alpha, self.layout.capacity, np.inf if ceiling is None else ceiling)
+        return np.inf if ceiling is None else ceiling
 
     @cached_property
     def priced(self) -> Bools:
         """[S, C] bool: a service is placed there, and its load has a price of its own."""
         return self.layout.placed & self.stations.priced
 
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The stations' costs. Station s * C + c is service s in cluster c."""
+        layout, count = self.layout, self.layout.capacity.size
+        service = layout.class_service
+        number = np.where(self.priced, np.arange(count).reshape(layout.capacity.shape), -1)
+        stations = Stations(self.stations.alpha.ravel(), layout.capacity.ravel(), self.ceiling)
+        return Envelope(
+            stations, Stations(self.alpha, layout.capacity[service], self.ceiling), number[service]
+        )
+
     def normalised(self, load: Floats) -> Floats:
-        """Returns normalised loads [S, C] from loads [K, C]."""
-        total = np.zeros_like(self.layout.capacity)
-        np.add.at(total, self.layout.class_service, self.layout.weight[:, None] * load)
-        return total
+        """Returns normalised loads [K, C] from loads [K, C]."""
+        return self.layout.weight[:, None] * load
 
     def value(self, flows: Floats, load: Floats) -> float:
         """Returns the cost in ms per second, with the penalties for exceeded limits."""
         hops = np.where(self.layout.usable, self.hops, 0.0)
         cost = (
-            self.stations.phi(self.normalised(load)).sum() + (self.beta * load).sum() + (hops * flows).sum()
+            self.envelope.cost(self.normalised(load)).sum() + (self.beta * load).sum() + (hops * flows).sum()
         )
         return float(cost) + beyond_budget(self.problem, flows)

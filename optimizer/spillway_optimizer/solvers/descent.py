@@ -1,13 +1,14 @@
 """Minimises the objective by convex problems, with any solver of those.
 
-When the queueing terms a_ms of a service's classes are in proportion to their normalised weights,
-the objective is one convex problem. Otherwise the total queueing time at a station is A * g(N /
-capacity), with A = sum(load * a) and N = sum(load * weight). This product is not convex. Then
+The total queueing time at a station is A * g(N / capacity), with A = sum(load * a) and N =
+sum(load * weight). When the a_ms of a service's classes are in proportion to their weights, this is
+convex. Otherwise
 
-- the bound comes from alpha = min(a / weight), which never overstates A, and g >= 1 for the rest;
-- the routing comes from successive convex surrogates, from several starts. A surrogate has the
-  value and the gradient of the objective at the last routing. A step is accepted only after a line
-  search on the objective itself.
+- the bound comes from the convex relaxation, which has the convex envelope of each station
+  (envelope.py);
+- the routing comes from successive convex surrogates, beginning at the relaxation's routing. A
+  surrogate has the value and the gradient of the objective at the last routing. A step is accepted
+  only after a line search on the objective itself.
 """
 
 from collections.abc import Callable
@@ -20,10 +21,12 @@ from spillway_optimizer.problem.objective import evaluate, propagate, queue_fact
 from spillway_optimizer.problem.penalties import beyond
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import shares_of
-from spillway_optimizer.solvers.convex import Convex, Minimum
+from spillway_optimizer.solvers.convex import Convex, Minimum, relative_gap
 
 _STEPS = (1.0, 0.6, 0.3, 0.1, 0.03)
 _ROUNDS = 12  # most surrogates from each start
+_SAME = 1e-9  # relative difference up to which queueing terms are in proportion
+_SURE = 0.02  # relative gap above which a second start is tried
 _LEAST_GAIN = 1e-5  # relative gain of a surrogate, below which the descent ends
 Minimise = Callable[[Convex], Minimum]
 
@@ -41,38 +44,45 @@ class Optimum:
     notes: tuple[str, ...]
 
 
-def optimum(problem: Problem, minimise: Minimise, late: Callable[[], bool] = lambda: False) -> Optimum:
-    """Minimises the objective. `late` ends the descent with the best routing so far."""
+def optimum(
+    problem: Problem, minimise: Minimise, enough: float, late: Callable[[], bool] = lambda: False
+) -> Optimum:
+    """Minimises the objective, until the relative gap is `enough`.
+
+    `late` ends the descent with the best routing so far.
+    """
     layout = problem.layout
-    _, spread = _proportion(problem)
-    lower = minimise(minorant(problem))
+    lower = minimise(relaxation(problem))
+    spread = _spread(problem)
     if not spread:
         return Optimum(lower.flows, lower.bound, ())
-    ends: list[tuple[Floats, float]] = []
-    idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
-    for start in (lower.flows, propagate(layout, idle)[0]):
-        if not ends or not late():
-            ends.append(_descend(problem, minimise, start, late))
-    values = [value for _, value in ends]
-    best, worst = min(values), max(values)
-    apart = (worst - best) / best if best > 0 else 0.0
+
+    def proven() -> float:
+        at = evaluate(problem, flows)
+        return relative_gap(value, lower.bound, beyond(problem, flows, at.load))
+
+    flows, value = _descend(problem, minimise, lower.flows, late)
+    if proven() > max(enough, _SURE) and not late():
+        # Where the relaxation is far away, its routing is no better a start than any other.
+        idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
+        other, other_value = _descend(problem, minimise, propagate(layout, idle)[0], late)
+        if other_value < value:
+            flows, value = other, other_value
     note = (
         f"not convex: queueing terms are not in proportion to normalised weight in {', '.join(spread)}; "
-        f"a local optimum with a proven lower bound; {len(ends)} starts ended {apart:.2%} apart"
+        f"a local optimum, proven to be at most {proven():.2%} above the global one"
     )
-    return Optimum(ends[int(np.argmin(values))][0], lower.bound, (note,))
+    return Optimum(flows, lower.bound, (note,))
 
 
-def minorant(problem: Problem) -> Convex:
+def relaxation(problem: Problem) -> Convex:
     """Returns the convex problem that never costs more than the objective.
 
     It equals the objective where the queueing terms are in proportion to the weights.
     """
     layout = problem.layout
-    alpha, _ = _proportion(problem)
-    rest = _waited_a(problem) - alpha[layout.class_service] * layout.weight
-    beta = (layout.wait * layout.b + rest)[:, None] + layout.failure
-    return Convex(problem, alpha[:, None] * np.ones_like(layout.capacity), beta)
+    beta = (layout.wait * layout.b)[:, None] + layout.failure
+    return Convex(problem, np.repeat(_alpha(problem)[:, None], len(layout.clusters), axis=1), beta)
 
 
 def _descend(
@@ -100,33 +110,38 @@ def penalised(problem: Problem, flows: Floats) -> float:
     return at.usd_per_hour / 3600.0 / problem.usd_per_ms + beyond(problem, flows, at.load)
 
 
-def _waited_a(problem: Problem) -> Floats:
-    return problem.layout.wait * problem.layout.a
-
-
-def _proportion(problem: Problem) -> tuple[Floats, list[str]]:
-    """Returns the least a / weight per service [S], and the services whose classes differ in it."""
+def _alpha(problem: Problem) -> Floats:
+    """Returns a / weight [K]. Values of a service that differ by rounding alone are its least."""
     layout = problem.layout
-    per_weight = _waited_a(problem) / layout.weight
-    alpha, spread = np.zeros(len(layout.services)), []
-    for s, service in enumerate(layout.services):
-        values = per_weight[layout.class_service == s]
-        alpha[s] = values.min()
-        if values.max() - values.min() > 1e-9 * max(values.max(), 1e-12):
-            spread.append(service)
-    return alpha, spread
+    own = layout.wait * layout.a / layout.weight
+    least = np.full(len(layout.services), np.inf)
+    np.minimum.at(least, layout.class_service, own)
+    least = least[layout.class_service]
+    return np.where(own - least > _SAME * np.maximum(own, 1e-12), own, least)
+
+
+def _spread(problem: Problem) -> list[str]:
+    """Returns the services whose classes differ in a / weight."""
+    layout, alpha = problem.layout, _alpha(problem)
+    return [
+        name
+        for s, name in enumerate(layout.services)
+        if len(set(alpha[layout.class_service == s].tolist())) > 1
+    ]
 
 
 def _surrogate(problem: Problem, flows: Floats) -> Convex:
     """Returns the convex problem that is tangent to the objective at `flows`."""
     layout, at = problem.layout, evaluate(problem, flows)
-    a = _waited_a(problem)
+    a = layout.wait * layout.a
     queueing, normalised = np.zeros_like(layout.capacity), np.zeros_like(layout.capacity)
     np.add.at(queueing, layout.class_service, a[:, None] * at.load)
     np.add.at(normalised, layout.class_service, layout.weight[:, None] * at.load)
-    smallest, _ = _proportion(problem)
+    smallest = np.full(len(layout.services), np.inf)
+    np.minimum.at(smallest, layout.class_service, _alpha(problem))
     idle = normalised <= 1e-12
     alpha = np.where(idle, smallest[:, None], queueing / np.where(idle, 1.0, normalised))
     factor = queue_factor(at.utilisation)[layout.class_service]
     rest = a[:, None] - alpha[layout.class_service] * layout.weight[:, None]
-    return Convex(problem, alpha, (layout.wait * layout.b)[:, None] + layout.failure + rest * factor)
+    beta = (layout.wait * layout.b)[:, None] + layout.failure + rest * factor
+    return Convex(problem, alpha[layout.class_service], beta)

@@ -28,5 +28,5 @@ class Exact:
         def minimise(convex: Convex) -> Minimum:
             return outer.minimise(convex, replace(self.stop, seconds=max(left(), 0.0)), self.solver)
 
-        found = optimum(problem, minimise, lambda: left() < 0)
+        found = optimum(problem, minimise, self.stop.relative_gap, lambda: left() < 0)
         return from_flows(problem, found.flows, found.bound_ms * problem.usd_per_ms * 3600.0, found.notes)

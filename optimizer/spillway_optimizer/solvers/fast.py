@@ -53,5 +53,5 @@ class Fast:
             first = None
             return found.minimum
 
-        found = optimum(problem, minimise, lambda: left() < 0)
+        found = optimum(problem, minimise, self.stop.relative_gap, lambda: left() < 0)
         return from_flows(problem, found.flows, found.bound_ms * problem.usd_per_ms * 3600.0, found.notes)

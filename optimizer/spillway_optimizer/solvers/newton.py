@@ -59,8 +59,8 @@ class Newton:
         self.app, self.stop, self.until = application, stop, until
         self.usable = np.isfinite(application.hops)
         self.hops = np.where(self.usable, application.hops, 0.0)
-        s, c = application.places
-        self.stations = convex.stations[application.services[s], c]
+        s, _ = application.places
+        self.envelope, self.stations = application.envelope, application.envelope.stations
         heaviest = np.zeros(len(application.services))
         np.maximum.at(heaviest, application.class_service, application.weight)
         self.weight = heaviest[s]  # [D]
@@ -112,13 +112,15 @@ class Newton:
         app, stations, price = self.app, self.stations, settled.price
         n = app.normalised(settled.load)
         value = self._value(settled, n)
-        bound = max(app.cheapest(p) - float(stations.conjugate(p).sum()) for p in (price, stations.slope(n)))
+        bound = max(
+            app.cheapest(p) - float(stations.conjugate(p).sum()) for p in (price, self.envelope.reference(n))
+        )
         bound = bound if best is None else max(best.bound, bound)
         if best is not None and best.value <= value:
             return replace(best, bound=bound)
         return Found(
             value,
-            float(stations.beyond(n).sum()),
+            float(stations.beyond(self.envelope.total(n)).sum()),
             bound,
             settled.routing.shares,
             settled.calls,
@@ -130,24 +132,24 @@ class Newton:
     def _settle(self, price: Floats, tau: float, prior: Floats, tolerance: float) -> "_Settled":
         """Maximises the smooth dual by Newton's method, damped where a step would lower it.
 
-        What is left to gain is the difference between the stations' costs and their conjugates
-        (Fenchel). The method ends when this is at most `tolerance`, relative to the dual.
+        The method ends when what is left to gain is at most `tolerance`, relative to the dual.
         """
         stations, damping = self.stations, 0.0
         at = self._at(price, tau, prior)
         for _ in range(_NEWTON_STEPS):
             n = self.app.normalised(at.load)
-            left = float((stations.phi(n) + stations.conjugate(at.price) - at.price * n).sum())
-            if left <= tolerance * max(
-                abs(at.dual) - float(stations.beyond(n).sum()), 1e-6 * abs(at.dual), 1e-9
-            ):
+            left = self.envelope.left(at.price, n)
+            beyond = float(stations.beyond(self.envelope.total(n)).sum())
+            if left <= tolerance * max(abs(at.dual) - beyond, 1e-6 * abs(at.dual), 1e-9):
                 return replace(at, converged=True)
             if self._late():
                 return at
-            excess = n - stations.at(at.price)
-            system = self._system(at, tau)
+            pull = self.envelope.pull(at.price)
+            drawn = self.envelope.total(pull * n)
+            excess = drawn - stations.at(at.price)
+            system = self._system(at, tau, pull)
             # Upper limit of how attracted load can respond: all of it moves at once.
-            most = np.maximum(n * self.weight / tau, 1e-300)
+            most = np.maximum(drawn * self.weight / tau, 1e-300)
             free = (at.price > stations.alpha) | (excess > 0)
             while True:
                 step, falls = self._step(system, damping * most, at.price, excess, free)
@@ -186,7 +188,7 @@ class Newton:
         load, calls = self.app.push(routing.shares)
         return _Settled(price, routing, calls, load, dual, False)
 
-    def _system(self, at: "_Settled", tau: float) -> Floats:
+    def _system(self, at: "_Settled", tau: float, pull: Floats) -> Floats:
         """Returns how the difference of load paid for and load attracted responds to prices [D, D].
 
         Attracted load responds by the spread of what a row's destinations visit. This is the
@@ -195,7 +197,7 @@ class Newton:
         app, routing, calls = self.app, at.routing, at.calls
         system = np.diag(1.0 / np.maximum(self.stations.curvature(self.stations.at(at.price)), 1e-300))
         # Normalised load of one request of a class in a cluster at each station, [K, C, D].
-        visits = app.serving_visits.copy()
+        visits = app.serving_visits.copy() if self.envelope.even else app.serving_visits * pull[:, :, None]
         free_calls = np.where(routing.free.max(axis=2) < 1.0 - 1e-9, app.rest * calls, 0.0)
         for bundle in app.bundles:
             edges, columns = bundle.edges, bundle.stations
@@ -240,7 +242,7 @@ class Newton:
 
     def _value(self, settled: "_Settled", n: Floats) -> float:
         paid = float((settled.calls * (self.hops * settled.routing.shares).sum(axis=2)).sum())
-        return paid + float((self.app.beta * settled.load).sum()) + float(self.stations.phi(n).sum())
+        return paid + float((self.app.beta * settled.load).sum()) + float(self.envelope.cost(n).sum())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from spillway_optimizer import SolveError
-from spillway_optimizer.problem.arrays import Floats
+from spillway_optimizer.problem.arrays import Floats, Ints
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, beyond, budget_ms
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
@@ -67,16 +67,21 @@ class Programme:
         self._load = [[self.model.add_variable(lb=0.0) for _ in range(shape[1])] for _ in range(shape[0])]
         self._conserve()
         self._keep_floors()
-        self._stations = [(int(s), int(c)) for s, c in zip(*np.nonzero(convex.priced), strict=True)]
+        self._envelope, stations = convex.envelope, convex.envelope.stations
+        self._stations = np.unique(self._envelope.station[self._envelope.station >= 0])
         self._n = {station: self.model.add_variable(lb=0.0) for station in self._stations}
         self._phi = {station: self.model.add_variable(lb=0.0) for station in self._stations}
-        for (s, c), n in self._n.items():
-            classes = np.flatnonzero(layout.class_service == s)
+        self._at = {
+            station: list(zip(*np.nonzero(self._envelope.station == station), strict=True))
+            for station in self._stations
+        }
+        for station, n in self._n.items():
             self.model.add_linear_constraint(
-                mathopt.fast_sum(float(layout.weight[k]) * self._load[k][c] for k in classes) == n
+                mathopt.fast_sum(float(layout.weight[k]) * self._load[k][c] for k, c in self._at[station])
+                == n
             )
-            for u in sorted({*cuts, convex.stations.ceiling} - {np.inf}):
-                self._tangent((s, c), u * layout.capacity[s, c])
+        for u in sorted({*cuts, convex.ceiling} - {np.inf}):
+            self._tangents(stations.slope(u * stations.capacity), self._stations)
         self.model.minimize(
             mathopt.fast_sum(
                 [1.0 * phi for phi in self._phi.values()]
@@ -139,12 +144,18 @@ class Programme:
                     calls = mathopt.fast_sum(leaving.get((e, c), []))
                     self.model.add_linear_constraint(calls == float(layout.ratio[e]) * load)
 
-    def _tangent(self, station: tuple[int, int], at: float) -> None:
-        """Adds the tangent to the station's cost at normalised load `at`."""
-        curve = self._convex.stations[station]
-        slope = float(curve.slope(np.float64(at)))
-        offset = float(curve.phi(np.float64(at))) - slope * float(at)
-        self.model.add_linear_constraint(self._phi[station] >= slope * self._n[station] + offset)
+    def _tangents(self, price: Floats, stations: Ints) -> None:
+        """Adds the tangents of these stations' costs that have the reference prices `price` [D]."""
+        prices, offset = self._envelope.prices(price), self._envelope.stations.conjugate(price)
+        for station in stations:
+            if self._envelope.uneven[station]:
+                cost = mathopt.fast_sum(
+                    float(prices[k, c] * self._layout.weight[k]) * self._load[k][c]
+                    for k, c in self._at[station]
+                )
+            else:
+                cost = float(price[station]) * self._n[station]
+            self.model.add_linear_constraint(self._phi[station] >= cost - float(offset[station]))
 
     def read(self, values: dict[mathopt.Variable, float]) -> tuple[Floats, Floats]:
         """Returns the flows [E, C, C] and the loads [K, C] of a solution, in rps.
@@ -165,10 +176,12 @@ class Programme:
 
         Returns False when it is nowhere below.
         """
-        n, added = self._convex.normalised(load), False
-        true = self._convex.stations.phi(n)
-        for station in self._stations:
-            if true[station] - self._values[self._phi[station]] > 1e-9 * max(true[station], 1e-9):
-                self._tangent(station, n[station])
-                added = True
-        return added
+        n = self._convex.normalised(load)
+        true = self._envelope.cost(n)
+        low = [
+            station
+            for station in self._stations
+            if true[station] - self._values[self._phi[station]] > 1e-9 * max(true[station], 1e-9)
+        ]
+        self._tangents(self._envelope.reference(n), np.array(low, dtype=int))
+        return bool(low)

@@ -7,6 +7,7 @@ Everything works elementwise on arrays of one shape.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -101,3 +102,64 @@ class Stations:
         """Returns the maximum over n of price * n - phi(n)."""
         n = self.at(price)
         return price * n - self.phi(n)
+
+    def root(self, price: Floats) -> Floats:
+        """Returns t = sqrt(conjugate(price) / capacity). Below ceiling and U_LINEAR this is
+        sqrt(price) - sqrt(alpha)."""
+        root: Floats = np.sqrt(np.maximum(self.conjugate(price), 0.0) / self.capacity)
+        return root
+
+    def price(self, root: Floats) -> Floats:
+        """Returns the price whose `root` this is; the inverse of `root`."""
+        a = np.sqrt(self.alpha)
+        below = np.where(
+            root <= (_EDGE - 1.0) * a,
+            (a + root) ** 2,
+            2.0 * _EDGE * a * root - _EDGE * (_EDGE - 2.0) * self.alpha,
+        )
+        crowded = root > self._ceiling_root
+        return np.where(crowded, self.slope(self._above(root)), below) if crowded.any() else below
+
+    def gain(self, root: Floats) -> Floats:
+        """Returns the derivative of `price` by the root."""
+        a = np.sqrt(self.alpha)
+        below = 2.0 * np.minimum(a + root, _EDGE * a)
+        crowded = root > self._ceiling_root
+        if not crowded.any():
+            return below
+        return np.where(crowded, 2.0 * self.capacity * root / self._above(root), below)
+
+    @cached_property
+    def hyperbolic(self) -> Floats:
+        """The greatest root below both ceiling and U_LINEAR."""
+        hyperbolic: Floats = np.minimum((_EDGE - 1.0) * np.sqrt(self.alpha), self._ceiling_root)
+        return hyperbolic
+
+    @cached_property
+    def _ceiling_root(self) -> Floats:
+        """The root at the price of the ceiling; inf without one."""
+        if np.isinf(self.ceiling):
+            return np.full_like(self.alpha, np.inf)
+        edge = self.ceiling * self.capacity
+        root: Floats = np.sqrt(np.maximum(self.slope(edge) * edge - self.phi(edge), 0.0) / self.capacity)
+        return root
+
+    def _above(self, root: Floats) -> Floats:
+        """Returns the load that a root above that of the ceiling pays for.
+
+        The difference of two squared roots is the integral of u * d(slope) between their loads.
+        """
+        edge = self.ceiling * self.capacity
+        bend = np.maximum(edge, U_LINEAR * self.capacity)
+        top = self.root(self.slope(bend))
+        # Beyond the bend the slope is linear. Before it the integral is convex in u, and at least
+        # that of CEILING_MS alone, from whose solution Newton's method never passes the root.
+        steep = 2.0 * self.alpha * _EDGE**2 + CEILING_MS
+        linear = np.sqrt((bend / self.capacity) ** 2 + 2.0 * np.maximum(root**2 - top**2, 0.0) / steep)
+        over = np.maximum(root**2 - self._ceiling_root**2, 0.0)
+        n = np.minimum(np.sqrt(self.ceiling**2 + 2.0 * over / CEILING_MS) * self.capacity, bend)
+        for _ in range(_ROOT_STEPS):
+            left = (self.slope(n) * n - self.phi(n)) / self.capacity - self._ceiling_root**2 - over
+            step = left * self.capacity**2 / (n * (self._bend(n) + CEILING_MS))
+            n = np.maximum(n - step, edge)
+        return np.where(root > top, linear * self.capacity, n)

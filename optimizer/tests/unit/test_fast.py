@@ -94,11 +94,11 @@ def test_side_constraints_hold(seed):
 @some
 @given(seeds)
 def test_without_proportion_both_find_as_good_an_optimum(seed):
-    """On problems that are not convex, both bounds hold.
+    """On problems that are not convex, both bounds hold, with and without side constraints.
 
-    A note states how far local optima lie apart.
+    A note states how far above the global optimum the routing can be.
     """
-    problem = _instance(seed, constrained=False, convex=False)
+    problem = _instance(seed, constrained=seed % 2 > 0, convex=False)
     if problem is None:
         return
     exact, fast = Exact(EXACT).route(problem), Fast(FAST).route(problem)
@@ -106,7 +106,7 @@ def test_without_proportion_both_find_as_good_an_optimum(seed):
     assert max(fast.bound_usd_per_hour, exact.bound_usd_per_hour) <= best * (1 + 1e-7)
     assert _value(problem, fast) <= _value(problem, exact) * 1.02
     if any("not convex" in note for note in exact.notes):
-        assert any("apart" in note for note in fast.notes)
+        assert any("proven to be at most" in note for note in fast.notes)
 
 
 @settings(max_examples=8, derandomize=True, database=None)
