@@ -53,26 +53,32 @@ def optimum(
     """
     layout = problem.layout
     lower = minimise(relaxation(problem))
-    spread = _spread(problem)
-    if not spread:
+    if not _spread(problem):
         return Optimum(lower.flows, lower.bound, ())
 
-    def proven() -> float:
-        at = evaluate(problem, flows)
-        return relative_gap(value, lower.bound, beyond(problem, flows, at.load))
-
-    flows, value = _descend(problem, minimise, lower.flows, late)
-    if proven() > max(enough, _SURE) and not late():
+    flows, value = descend(problem, minimise, lower.flows, late)
+    if _proven(problem, flows, lower.bound) > max(enough, _SURE) and not late():
         # Where the relaxation is far away, its routing is no better a start than any other.
         idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
-        other, other_value = _descend(problem, minimise, propagate(layout, idle)[0], late)
+        other, other_value = descend(problem, minimise, propagate(layout, idle)[0], late)
         if other_value < value:
             flows, value = other, other_value
-    note = (
-        f"not convex: queueing terms are not in proportion to normalised weight in {', '.join(spread)}; "
-        f"a local optimum, proven to be at most {proven():.2%} above the global one"
+    return Optimum(flows, lower.bound, not_convex(problem, flows, lower.bound))
+
+
+def not_convex(problem: Problem, flows: Floats, bound_ms: float) -> tuple[str, ...]:
+    """Returns the note on a routing of a problem that is not convex."""
+    return (
+        "not convex: queueing terms are not in proportion to normalised weight in "
+        f"{', '.join(_spread(problem))}; the routing is proven to be at most "
+        f"{_proven(problem, flows, bound_ms):.2%} above the global optimum",
     )
-    return Optimum(flows, lower.bound, (note,))
+
+
+def _proven(problem: Problem, flows: Floats, bound_ms: float) -> float:
+    """Returns the relative gap of flows [E, C, C] to a bound."""
+    over = beyond(problem, flows, evaluate(problem, flows).load)
+    return max(relative_gap(penalised(problem, flows), bound_ms, over), 0.0)
 
 
 def relaxation(problem: Problem) -> Convex:
@@ -85,10 +91,13 @@ def relaxation(problem: Problem) -> Convex:
     return Convex(problem, np.repeat(_alpha(problem)[:, None], len(layout.clusters), axis=1), beta)
 
 
-def _descend(
+def descend(
     problem: Problem, minimise: Minimise, flows: Floats, late: Callable[[], bool]
 ) -> tuple[Floats, float]:
-    """Descends from `flows` by surrogates. Returns the last flows and their penalised cost."""
+    """Descends from `flows` [E, C, C] by surrogates.
+
+    Returns the last flows and their penalised cost.
+    """
     value = penalised(problem, flows)
     for _ in range(_ROUNDS):
         target = minimise(_surrogate(problem, flows)).flows

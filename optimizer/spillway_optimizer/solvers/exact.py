@@ -1,14 +1,19 @@
-"""The reference solver: linear programmes of OR-Tools, refined down to the stated gap."""
+"""The reference solver: programmes of OR-Tools, refined down to the stated gap.
+
+Linear programmes minimise the convex problems. Where the objective is not convex, mixed-integer
+programmes then prove how far the routing is from the global optimum, and find better ones.
+"""
 
 from dataclasses import dataclass, field, replace
 
 from ortools.math_opt.python import mathopt
 
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_flows
-from spillway_optimizer.solvers import outer
+from spillway_optimizer.solvers import outer, piecewise
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
-from spillway_optimizer.solvers.descent import optimum
+from spillway_optimizer.solvers.descent import descend, not_convex, optimum, penalised, relaxation
 
 
 @dataclass(frozen=True)
@@ -19,14 +24,35 @@ class Exact:
     solver: mathopt.SolverType = mathopt.SolverType.GLOP
 
     def route(self, problem: Problem) -> Solution:
-        """Returns a routing. Raises SolveError when a linear programme has no optimum."""
+        """Returns a routing within `stop.seconds`.
+
+        Raises SolveError when a programme has no optimum.
+        """
         began = self.stop.clock()
 
         def left() -> float:
             return self.stop.seconds - (self.stop.clock() - began)
 
+        def late() -> bool:
+            return left() < 0
+
         def minimise(convex: Convex) -> Minimum:
             return outer.minimise(convex, replace(self.stop, seconds=max(left(), 0.0)), self.solver)
 
-        found = optimum(problem, minimise, self.stop.relative_gap, lambda: left() < 0)
-        return from_flows(problem, found.flows, found.bound_ms * problem.usd_per_ms * 3600.0, found.notes)
+        def improve(flows: Floats) -> Floats:
+            return descend(problem, minimise, flows, late)[0]
+
+        found = optimum(problem, minimise, self.stop.relative_gap, late)
+        flows, bound, notes = found.flows, found.bound_ms, found.notes
+        convex = relaxation(problem)
+        if not convex.envelope.even:
+            proof = piecewise.certify(
+                convex,
+                piecewise.Candidate(flows, penalised(problem, flows), bound),
+                lambda candidate: penalised(problem, candidate),
+                improve,
+                replace(self.stop, seconds=max(left(), 0.0)),
+            )
+            flows, bound = proof.flows, proof.bound
+            notes = not_convex(problem, flows, bound)
+        return from_flows(problem, flows, bound * problem.usd_per_ms * 3600.0, notes)

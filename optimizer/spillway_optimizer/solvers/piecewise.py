@@ -1,0 +1,230 @@
+"""Proves how far a routing is from the global optimum, by mixed-integer programmes of OR-Tools.
+
+The convex relaxation mixes loads of a station that are far apart. Here the range of a station's
+load is cut into pieces, a binary chooses one, and only loads of that piece are mixed (pieces.py).
+Pieces are split where the programme's answer costs more than it says. The programme's own bound is
+a lower bound on the cost of every routing.
+"""
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.math_opt.python import mathopt
+
+from spillway_optimizer import SolveError
+from spillway_optimizer.problem.arrays import Floats
+from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.solvers.convex import Convex, Stop
+from spillway_optimizer.solvers.outer import Programme
+from spillway_optimizer.solvers.pieces import Piece
+from spillway_optimizer.solvers.stations import Stations
+
+_FIRST_TANGENTS = 6
+_MARGIN = 0.1  # a piece is not split nearer to its ends than this part of it
+_WORST = 0.3  # stations that miss this part of what the worst one misses are split too
+_PART = 0.25  # of the gap that a programme may leave
+_SOLVER = mathopt.SolverType.GSCIP
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A routing, its cost, and a lower bound on the cost of any (ms of waiting per second)."""
+
+    flows: Floats  # [E, C, C] rps
+    value: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Certificate(Candidate):
+    """The best routing and the highest bound."""
+
+    pieces: int
+    rounds: int
+
+
+def certify(
+    convex: Convex,
+    known: Candidate,
+    cost: Callable[[Floats], float],
+    improve: Callable[[Floats], Floats],
+    stop: Stop,
+) -> Certificate:
+    """Raises the bound of the relaxation `convex` until it is within the gap, or the time is over.
+
+    `cost`: the objective with its penalties. `improve`: a descent from a routing. Raises SolveError
+    when a programme has no solution.
+    """
+    until = stop.clock() + stop.seconds
+    programme, rounds = _Pieces(convex), 0
+    best, value, bound = known.flows, known.value, known.bound
+    while rounds < stop.rounds and stop.clock() < until:
+        rounds += 1
+        found = programme.solve(until - stop.clock(), stop.relative_gap * _PART)
+        if found is None:
+            break
+        routing, load, low = found
+        bound = max(bound, low)
+        for candidate in (routing, improve(routing)):
+            if (price := cost(candidate)) < value:
+                best, value = candidate, price
+        if value - bound <= stop.relative_gap * abs(value) or not programme.refine(load):
+            break
+    return Certificate(best, value, min(bound, value), programme.count, rounds)
+
+
+@dataclass
+class _Variables:
+    """A piece in the programme."""
+
+    piece: Piece
+    chosen: mathopt.Variable
+    loads: list[mathopt.Variable]  # normalised, by class at the station
+    cost: mathopt.Variable
+    most: mathopt.LinearConstraint  # sum(loads) <= high * chosen
+
+
+@dataclass
+class _Station:
+    """A station with pieces, and the constraints that join them."""
+
+    pieces: list[_Variables]
+    one: mathopt.LinearConstraint
+    shares: list[mathopt.LinearConstraint]  # the pieces' loads of a class are its load
+    total: mathopt.LinearConstraint
+
+
+class _Pieces(Programme):
+    """The relaxation's programme, and the pieces of the stations whose classes differ."""
+
+    def __init__(self, convex: Convex):
+        super().__init__(convex)
+        self._highest = _most_load(convex.layout)
+        self._cut: dict[int, _Station] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(len(station.pieces) for station in self._cut.values())
+
+    def solve(self, seconds: float, gap: float) -> tuple[Floats, Floats, float] | None:
+        """Returns flows, loads and the programme's bound; None if the time was not enough."""
+        limits = mathopt.SolveParameters(
+            time_limit=datetime.timedelta(seconds=max(seconds, 0.01)), relative_gap_tolerance=gap
+        )
+        result = mathopt.solve(self.model, _SOLVER, params=limits)
+        if not result.has_primal_feasible_solution():
+            if result.termination.reason == mathopt.TerminationReason.NO_SOLUTION_FOUND:
+                return None
+            raise SolveError(
+                f"the mixed-integer programme ended with {result.termination.reason.name}: "
+                f"{result.termination.detail}"
+            )
+        self._result = result.variable_values()
+        flows, load = self.read(self._result)
+        return flows, load, result.termination.objective_bounds.dual_bound
+
+    def refine(self, load: Floats) -> bool:
+        """Adds tangents, and splits pieces, where the answer costs more than the programme says.
+
+        Returns False when it does so nowhere.
+        """
+        n = self._convex.normalised(load)
+        added = self.cut(load)
+        missing: dict[int, float] = {}
+        for station in map(int, self._stations):
+            if self._envelope.uneven[station]:
+                loads = self._loads(n, station)
+                true = self._cost(station, loads)
+                said = self._result[self._phi[station]]
+                if true - said > 1e-9 * max(true, 1e-9):
+                    missing[station] = true - said
+        worst = max(missing.values(), default=0.0)
+        for station, misses in missing.items():
+            if misses >= _WORST * worst:
+                self._split(station, self._loads(n, station))
+                added = True
+        return added
+
+    def _loads(self, n: Floats, station: int) -> Floats:
+        return np.array([n[k, c] for k, c in self._at[station]])
+
+    def _classes(self, station: int) -> Stations:
+        k, c = (np.array(index) for index in zip(*self._at[station], strict=True))
+        return self._envelope.classes[k, c]
+
+    def _cost(self, station: int, loads: Floats) -> float:
+        """Returns what these loads really cost together."""
+        classes, total = self._classes(station), float(loads.sum())
+        if total <= 0:
+            return 0.0
+        alone = classes.phi(np.full_like(loads, total))
+        return float((loads / total * alone).sum())  # A * g(N) and the penalty, as a mixture of the axes
+
+    def _split(self, station: int, loads: Floats) -> None:
+        total = float(loads.sum())
+        if station not in self._cut:
+            whole = Piece(self._classes(station), 0.0, max(self._highest[station], total * 1.01))
+            self._cut[station] = self._join(station, whole)
+        cut = self._cut[station]
+        old = max(cut.pieces, key=lambda v: self._result.get(v.chosen, 1.0) if len(cut.pieces) > 1 else 1.0)
+        low, high = old.piece.low, old.piece.high
+        margin = _MARGIN * (high - low)
+        at = min(max(total, low + margin), high - margin)
+        below, above = old.piece.split(at)
+        old.piece = below
+        old.most.set_coefficient(old.chosen, -at)
+        new = self._add(station, cut, above)
+        for variables in (old, new):
+            inside = loads * (min(max(total, variables.piece.low), variables.piece.high) / max(total, 1e-12))
+            thetas = [*variables.piece.thetas(_FIRST_TANGENTS), variables.piece.best(inside)]
+            for theta in thetas:
+                self._tangent_of(variables, theta)
+
+    def _join(self, station: int, whole: Piece) -> _Station:
+        model = self.model
+        layout = self._layout
+        cut = _Station(
+            [],
+            model.add_linear_constraint(lb=1.0, ub=1.0),
+            [model.add_linear_constraint(lb=0.0, ub=0.0) for _ in self._at[station]],
+            model.add_linear_constraint(lb=0.0),
+        )
+        for (k, c), share in zip(self._at[station], cut.shares, strict=True):
+            share.set_coefficient(self._load[k][c], -float(layout.weight[k]))
+        cut.total.set_coefficient(self._phi[station], 1.0)
+        self._add(station, cut, whole)
+        return cut
+
+    def _add(self, station: int, cut: _Station, piece: Piece) -> _Variables:
+        """Adds a piece to a station of the programme."""
+        model = self.model
+        chosen, cost = model.add_binary_variable(), model.add_variable(lb=0.0)
+        loads = [model.add_variable(lb=0.0) for _ in self._at[station]]
+        cut.one.set_coefficient(chosen, 1.0)
+        cut.total.set_coefficient(cost, -1.0)
+        for share, load in zip(cut.shares, loads, strict=True):
+            share.set_coefficient(load, 1.0)
+        total = mathopt.fast_sum(loads)
+        model.add_linear_constraint(total >= piece.low * chosen)
+        most = model.add_linear_constraint(total <= piece.high * chosen)
+        variables = _Variables(piece, chosen, loads, cost, most)
+        cut.pieces.append(variables)
+        return variables
+
+    def _tangent_of(self, variables: _Variables, theta: float) -> None:
+        prices = variables.piece.prices(theta)
+        paid = mathopt.fast_sum(float(p) * x for p, x in zip(prices, variables.loads, strict=True))
+        self.model.add_linear_constraint(variables.cost >= paid - theta * variables.chosen)
+
+
+def _most_load(layout: Layout) -> Floats:
+    """Returns the normalised load [S * C] of each station if all requests went there."""
+    volume = layout.demand.sum(axis=1)
+    for k, edges in enumerate(layout.out_edges):
+        for e in edges:
+            volume[layout.edge_target[e]] += layout.ratio[e] * volume[k]
+    most = np.zeros(len(layout.services))
+    np.add.at(most, layout.class_service, layout.weight * volume)
+    return np.repeat(most, len(layout.clusters))
