@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import faust
 from faust.types import TP, Message
 
-log = logging.getLogger("spillway.shares")
+log = logging.getLogger("spillway.partition_states")
 S = TypeVar("S")
 _LOOK_S = 0.05
 
