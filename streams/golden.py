@@ -82,7 +82,7 @@ def model_document(document: dict) -> dict:
     hot = HotTable(Window(BOARD_S, settle=0), 1000, counters)
     hot.add(boards.arrivals_of(calls), end)
     times = dict.fromkeys(hot.times.clusters(), float(end))
-    own_ms = table.own_ms(end - BOARD_S, end)
+    exclusive_ms = table.exclusive_ms(end - BOARD_S, end)
     # This small chain has only one sample per second and cluster.
     curves, capacities = Modeller(Options(min_samples=1)).fit(table, reported_cpu(), end * 1000)
     pairs = graph.network_times(end - GRAPH_S, end, end * 1000)
@@ -91,7 +91,7 @@ def model_document(document: dict) -> dict:
         "capacities": named(modelling.CAPACITIES, capacities),
         "call_ratios": named(callgraph.CALL_RATIOS, graph.call_ratios(end - GRAPH_S, end, end * 1000)),
         "network_times": named(callgraph.NETWORK_TIMES, pairs),
-        "load": entries(boards.load_board(hot, own_ms, cpu, times)),
+        "load": entries(boards.load_board(hot, exclusive_ms, cpu, times)),
         "demand": entries(boards.demand_board(hot, times)),
         "network": {pair: json.loads(e.to_json()) for pair, e in callgraph.network_board(pairs, end).items()},
     }

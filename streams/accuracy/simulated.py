@@ -72,11 +72,11 @@ def observe(
             Point(start + s, cluster, SERVICE, f"pod-{index}", min(pod.idle + (1 - pod.idle) * busy[s], 1.0))
             for s in np.flatnonzero(there).tolist()
         ]
-    at, own, kind, rate = (np.concatenate(column) for column in zip(*batches, strict=True))
+    at, exclusive_ms, kind, rate = (np.concatenate(column) for column in zip(*batches, strict=True))
     kept = random.random(len(at)) < sampled
     order = np.argsort(at[kept], kind="stable")
     return _columns(
-        *(column[kept][order] for column in (at, own, kind, rate)), cluster, start, 1 / sampled
+        *(column[kept][order] for column in (at, exclusive_ms, kind, rate)), cluster, start, 1 / sampled
     ), points
 
 
@@ -154,7 +154,7 @@ def _pod_calls(pod: Pod, utilisation: np.ndarray, random: np.random.Generator) -
 
 def _columns(
     at: np.ndarray,
-    own_ms: np.ndarray,
+    exclusive_ms: np.ndarray,
     kind: np.ndarray,
     rate: np.ndarray,
     cluster: str,
@@ -162,7 +162,7 @@ def _columns(
     weight: float,
 ) -> dict:
     n, nothing = len(at), np.zeros(len(at))
-    own_us = np.maximum((own_ms * 1000).astype(np.int64), 1)
+    exclusive_us = np.maximum((exclusive_ms * 1000).astype(np.int64), 1)
     return {
         "started_at": ((start + at) * 1_000_000).astype(np.int64),
         "service": np.array([SERVICE] * n, dtype=object),
@@ -170,8 +170,8 @@ def _columns(
         "cluster": np.array([cluster] * n, dtype=object),
         "adjusted_count": np.full(n, weight),
         "failed": np.zeros(n, dtype=bool),
-        "duration_us": own_us,
-        "exclusive_us": own_us,
+        "duration_us": exclusive_us,
+        "exclusive_us": exclusive_us,
         "in_flight": np.ones(n, dtype=np.int64),
         "arrival_rate": rate.astype(float),
         "class_in_flight": nothing.astype(np.int64),

@@ -136,7 +136,7 @@ class Model:
         )
         return min(rate / self.capacity[service][4], 0.99)
 
-    def own_ms(self, load: Load, key: Key) -> float:
+    def exclusive_ms(self, load: Load, key: Key) -> float:
         """Returns the mean exclusive time in ms that the curve of a class states at a load."""
         row, u = self.by_class[key.class_id], self.utilisation(load, key.service)
         return row[4] / (1 - u) + row[5]
@@ -149,7 +149,8 @@ class Model:
         """
         requests = entries(load)
         exclusive = sum(
-            rps(load, key.class_id) * load.seconds / requests * self.own_ms(load, key) for key in self.keys
+            rps(load, key.class_id) * load.seconds / requests * self.exclusive_ms(load, key)
+            for key in self.keys
         )
         known = load.edges["network_us"] >= 0
         network = (load.edges["network_us"] * load.edges["adjusted_count"])[known].sum() / 1000 / requests
@@ -178,7 +179,7 @@ def rows(loads: list[Load]) -> list[Row]:
         times = [load.calls["exclusive_us"][_good(load) & load.of(key.class_id)] / 1000 for load in loads]
         u = np.array([whole.utilisation(load, key.service) for load in loads])
         rate = [rps(load, key.class_id) for load in loads]
-        curve = [(whole.own_ms(load, key), others[load.name].own_ms(load, key)) for load in loads]
+        curve = [(whole.exclusive_ms(load, key), others[load.name].exclusive_ms(load, key)) for load in loads]
         found += _rows(key.class_id, loads, rate, u, times, curve)
     times = [load.calls["duration_us"][_good(load) & _entry(load)] / 1000 for load in loads]
     u = np.array([whole.utilisation(load, _entry_service(load)) for load in loads])

@@ -142,12 +142,14 @@ def newest_ends(arrivals: Columns) -> dict[str, float]:
     return {cluster: end for cluster, end in found if end > -math.inf}
 
 
-def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuTable, times: Times) -> Board:
+def load_board(
+    hot: HotTable, exclusive_ms: Mapping[tuple[str, str], float], cpu: CpuTable, times: Times
+) -> Board:
     """Returns cluster -> class -> entry as of the cluster's time. Silent classes are left out.
 
-    `own_ms`: (cluster, class) -> mean exclusive time. It is known once traces are complete, so it
-    is a few seconds older. Before the first trace of a class, the whole duration stands in for it:
-    the exclusive time cannot be longer.
+    `exclusive_ms`: (cluster, class) -> mean exclusive time. It is known once traces are complete,
+    so it is a few seconds older. Before the first trace of a class, the whole duration stands in
+    for it: the exclusive time cannot be longer.
     """
     found = hot.means(times)
     services = {(cluster, class_id): service for cluster, service, class_id, _ in found}
@@ -162,7 +164,7 @@ def load_board(hot: HotTable, own_ms: Mapping[tuple[str, str], float], cpu: CpuT
             rps=_rate(rates, (cluster, class_id), seconds),
             failed_share=_mean(sums[_FAILED], sums[_CALLS]),
             duration_ms=duration_ms,
-            exclusive_ms=own_ms.get((cluster, class_id), duration_ms),
+            exclusive_ms=exclusive_ms.get((cluster, class_id), duration_ms),
             in_flight=_mean(sums[_IN_FLIGHT], sums[_STAMPED]),
             cpu=cpu.recent(services[cluster, class_id], cluster, second - seconds, second + seconds),
         )

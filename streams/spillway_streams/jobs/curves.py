@@ -75,7 +75,7 @@ class PartitionState:
     watermark: Watermark = field(default_factory=Watermark)
     new_curves: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5, 8, 13)))
     new_capacities: Novelty = field(default_factory=lambda: Novelty(identity=(2, 3), values=(4, 5, 7, 8)))
-    own_ms: dict[tuple[str, str], float] = field(default_factory=dict)
+    exclusive_ms: dict[tuple[str, str], float] = field(default_factory=dict)
     fits: dict[str, LastFit] = field(default_factory=dict)
 
     def fold(self, batch: Batch, rows: columns.Columns, wall: float) -> Parts | None:
@@ -104,7 +104,7 @@ class PartitionState:
             self.load.forget_dirty(_WITHOUT_BUCKETS_S)
         self.cpu.add(cpu.Point(*point) for point in zip(*points, strict=True))
 
-    def own_times(self, window: int, lateness: float, wall: float) -> None:
+    def update_exclusive_times(self, window: int, lateness: float, wall: float) -> None:
         """Updates the mean exclusive times.
 
         Classes without calls in the window keep their last value.
@@ -113,8 +113,8 @@ class PartitionState:
         if now is not None:
             end = now - int(lateness)
             known = {(key.cluster, key.class_id) for key in self.load.series}
-            old = {name: ms for name, ms in self.own_ms.items() if name in known}
-            self.own_ms = old | self.load.own_ms(end - window, end)
+            old = {name: ms for name, ms in self.exclusive_ms.items() if name in known}
+            self.exclusive_ms = old | self.load.exclusive_ms(end - window, end)
 
 
 class Curves:
@@ -220,7 +220,9 @@ class Curves:
         points = [point for entry in taken if isinstance(entry.rows, list) for point in entry.rows]
         await self._insert("cpu_1s", cpu.CPU_1S, points)
         for state in self.states.ready.values():
-            state.own_times(self._settings.board_window_s, self._settings.lateness_s, time.monotonic())
+            state.update_exclusive_times(
+                self._settings.board_window_s, self._settings.lateness_s, time.monotonic()
+            )
         done = positions.rows(JOB, (entry.batch for entry in taken if entry.batch))
         await self._insert("positions", positions.POSITIONS, done)
         self._unstored.stored(taken)
@@ -234,7 +236,7 @@ class Curves:
         """Writes the load board of all classes that this worker owns."""
 
         def entries(state: PartitionState, times: boards.Times) -> boards.Board:
-            return boards.load_board(state.hot, state.own_ms, state.cpu, times)
+            return boards.load_board(state.hot, state.exclusive_ms, state.cpu, times)
 
         await self._live.board(names.REDIS_KEY_LOAD, entries)
 

@@ -226,7 +226,7 @@ class LoadTable:
         first = self._newest - keep_s
         self._dirty = {key: {s for s in seconds if s > first} for key, seconds in self._dirty.items()}
 
-    def own_ms(self, first: int, end: int) -> dict[tuple[str, str], float]:
+    def exclusive_ms(self, first: int, end: int) -> dict[tuple[str, str], float]:
         """Mean exclusive time (ms) of the calls that did not fail, by (cluster, class).
 
         The mean is over the seconds first <= s < end.

@@ -176,9 +176,9 @@ def mean_boards(
                 at, float(total / seconds), float(failed / total), _mean(duration, ok)
             )
     load: dict[str, dict[str, LoadBoardEntry]] = {}
-    for (cluster, class_id), (total, failed, ok, duration, stamped, in_flight, own_ms) in every.items():
+    for (cluster, class_id), (total, failed, ok, duration, stamped, in_flight, exclusive) in every.items():
         load.setdefault(cluster, {})[class_id] = LoadBoardEntry(
-            at, float(total / seconds), float(failed / total), _mean(duration, ok), _mean(own_ms, ok),
+            at, float(total / seconds), float(failed / total), _mean(duration, ok), _mean(exclusive, ok),
             _mean(in_flight, stamped), None,
         )  # fmt: skip
     return load, demand

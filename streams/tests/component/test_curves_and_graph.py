@@ -36,12 +36,12 @@ def _calls(cluster: str, start: int) -> columns.Columns:
     for second in range(SECONDS):
         rate = _rate(second)
         for i in range(rate):
-            own_us = int(1000 * (random.exponential(A / (1 - rate / CAPACITY)) + B))
+            exclusive_us = int(1000 * (random.exponential(A / (1 - rate / CAPACITY)) + B))
             at = (start + second) * 1_000_000 + i * 1_000_000 // rate
             span = f"{second:08x}{i:08x}"
             rows.append((
-                at, f"{second:016x}{i:016x}", span, cluster, SERVICE, CLASS, "", "", own_us + 1000, own_us, 2, float(rate),
-                100, 2000, 200, False, 1.0, 1, float(rate), 2,
+                at, f"{second:016x}{i:016x}", span, cluster, SERVICE, CLASS, "", "", exclusive_us + 1000,
+                exclusive_us, 2, float(rate), 100, 2000, 200, False, 1.0, 1, float(rate), 2,
             ))  # fmt: skip
     return columns.from_rows(columns.CALLS, rows)
 

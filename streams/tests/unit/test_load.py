@@ -43,8 +43,8 @@ def test_sums_are_what_their_names_say():
     }  # fmt: skip
     assert {what: float(sums[what]) for what in Sum} == pytest.approx(expected)
     assert table.take_dirty() == {key: {T0}} and table.take_dirty() == {}
-    assert table.own_ms(T0, T0 + 1) == {("c", "s GET /"): pytest.approx(4.0)}
-    assert table.own_ms(T0 + 1, T0 + 2) == {}
+    assert table.exclusive_ms(T0, T0 + 1) == {("c", "s GET /"): pytest.approx(4.0)}
+    assert table.exclusive_ms(T0 + 1, T0 + 2) == {}
 
 
 def test_parts_come_back_from_their_columns():
