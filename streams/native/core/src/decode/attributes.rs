@@ -159,19 +159,19 @@ fn read_value<'a>(message: &'a [u8], value: &mut Option<Value<'a>>) -> Result<()
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'s, 'a> {
     pub resource: &'s Slots<'a>,
-    pub own: &'s Slots<'a>,
+    pub span: &'s Slots<'a>,
 }
 
 impl<'a> Attributes<'_, 'a> {
     /// Returns the value of the group's first key that is present.
     #[inline]
     pub fn get(&self, group: Group) -> Option<Value<'a>> {
-        let found = ((self.own.found | self.resource.found) >> group.first) & group.mask;
+        let found = ((self.span.found | self.resource.found) >> group.first) & group.mask;
         if found == 0 {
             return None;
         }
         let at = group.first + found.trailing_zeros() as usize;
-        let from = if self.own.found >> at & 1 == 1 { self.own } else { self.resource };
+        let from = if self.span.found >> at & 1 == 1 { self.span } else { self.resource };
         from.values.get(at).copied()
     }
 

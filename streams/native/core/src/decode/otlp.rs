@@ -88,23 +88,24 @@ struct Message<'m, 'a> {
 
 impl<'a> Message<'_, 'a> {
     fn request(&mut self, payload: &'a [u8]) -> Result<(), Broken> {
-        let (mut said, mut own) = (Slots::new(), Slots::new());
-        Reader::new(payload).each(RESOURCE_SPANS, |spans| self.resource_spans(spans, &mut said, &mut own))
+        let (mut of_resource, mut of_span) = (Slots::new(), Slots::new());
+        Reader::new(payload)
+            .each(RESOURCE_SPANS, |spans| self.resource_spans(spans, &mut of_resource, &mut of_span))
     }
 
-    /// Reads the message twice, because the resource may follow its spans. `said` and `own` are
-    /// reusable memory for attributes.
+    /// Reads the message twice, because the resource may follow its spans. `of_resource` and
+    /// `of_span` are reusable memory for attributes.
     fn resource_spans(
         &mut self,
         message: &'a [u8],
-        said: &mut Slots<'a>,
-        own: &mut Slots<'a>,
+        of_resource: &mut Slots<'a>,
+        of_span: &mut Slots<'a>,
     ) -> Result<(), Broken> {
-        said.clear();
-        Reader::new(message).each(RESOURCE, |one| resource(one, said))?;
-        let resource = self.reading.resource(said);
+        of_resource.clear();
+        Reader::new(message).each(RESOURCE, |message| resource(message, of_resource))?;
+        let resource = self.reading.resource(of_resource);
         Reader::new(message).each(SCOPE_SPANS, |scope| {
-            Reader::new(scope).each(SPANS, |span| self.span(span, message, &resource, own))
+            Reader::new(scope).each(SPANS, |span| self.span(span, message, &resource, of_span))
         })
     }
 
@@ -113,14 +114,14 @@ impl<'a> Message<'_, 'a> {
         message: &'a [u8],
         around: &'a [u8],
         resource: &Resource<'_, 'a>,
-        own: &mut Slots<'a>,
+        of_span: &mut Slots<'a>,
     ) -> Result<(), Broken> {
-        own.clear();
-        let raw = RawSpan::read(message, own)?;
+        of_span.clear();
+        let raw = RawSpan::read(message, of_span)?;
         if raw.attributes_beyond > 0 {
             self.reading.counters.add("attribute_beyond_bound", raw.attributes_beyond);
         }
-        match self.reading.span(&raw, resource, own) {
+        match self.reading.span(&raw, resource, of_span) {
             Err(reason) => self.rejects.add(reason, around, message),
             Ok(mut span) => {
                 if span.kind == Kind::Server && span.class.is_none() && span.template.is_none() {
@@ -135,12 +136,12 @@ impl<'a> Message<'_, 'a> {
     }
 }
 
-fn resource<'a>(message: &'a [u8], said: &mut Slots<'a>) -> Result<(), Broken> {
+fn resource<'a>(message: &'a [u8], found: &mut Slots<'a>) -> Result<(), Broken> {
     let mut room = MAX_ATTRIBUTES;
     Reader::new(message).each(RESOURCE_ATTRIBUTES, |pair| {
         if room > 0 {
             room -= 1;
-            said.add(pair)?;
+            found.add(pair)?;
         }
         Ok(())
     })

@@ -21,27 +21,28 @@ const NO_ANSWER: [&[u8]; 14] =
 ///
 /// A request failed if it has an error status, HTTP 5xx, no response to an HTTP request, or a gRPC
 /// status that is the server's fault. Envoy's flags count only when there is no HTTP status.
-pub fn outcome(said: &Attributes<'_, '_>, is_error: bool) -> (u16, bool) {
-    let told = said.get(STATUS).is_some();
-    let status = said.whole(STATUS, u64::from(u16::MAX));
-    let no_response = told && status == Some(0) || !told && flags_tell_no_answer(said.text(RESPONSE_FLAGS));
+pub fn outcome(attributes: &Attributes<'_, '_>, is_error: bool) -> (u16, bool) {
+    let has_status = attributes.get(STATUS).is_some();
+    let status = attributes.whole(STATUS, u64::from(u16::MAX));
+    let no_response = has_status && status == Some(0)
+        || !has_status && flags_tell_no_answer(attributes.text(RESPONSE_FLAGS));
     let status = status.unwrap_or(0);
-    let failed = is_error || no_response || status >= 500 || rpc_fault(said) || has_error(said);
+    let failed = is_error || no_response || status >= 500 || rpc_fault(attributes) || has_error(attributes);
     (status as u16, failed)
 }
 
-fn rpc_fault(said: &Attributes<'_, '_>) -> bool {
-    match said.whole(RPC_STATUS, u64::MAX) {
+fn rpc_fault(attributes: &Attributes<'_, '_>) -> bool {
+    match attributes.whole(RPC_STATUS, u64::MAX) {
         Some(number) => RPC_FAULTS.iter().any(|(fault, _)| *fault == number),
         None => {
-            let name = said.text(RPC_STATUS);
+            let name = attributes.text(RPC_STATUS);
             !name.is_empty() && RPC_FAULTS.iter().any(|(_, fault)| fault.as_bytes() == name)
         }
     }
 }
 
-fn has_error(said: &Attributes<'_, '_>) -> bool {
-    match said.get(ERROR) {
+fn has_error(attributes: &Attributes<'_, '_>) -> bool {
+    match attributes.get(ERROR) {
         Some(Value::Bool(error)) => error,
         Some(Value::Text(text)) => text == b"true",
         Some(Value::Int(number)) => number == 1,

@@ -14,18 +14,18 @@ const NOT_SERVICES: [&[u8]; 3] = [b"PassthroughCluster", b"InboundPassthroughClu
 ///
 /// Our own attributes are used unchanged. From a host name, the port and `.<namespace>.svc...` are
 /// removed.
-pub fn destination<'a>(said: &Attributes<'_, 'a>) -> (&'a [u8], &'a [u8]) {
-    let cluster = said.text(DESTINATION_CLUSTER);
-    let own = said.text(DESTINATION_SERVICE);
-    if !own.is_empty() {
-        return (own, cluster);
+pub fn destination<'a>(attributes: &Attributes<'_, 'a>) -> (&'a [u8], &'a [u8]) {
+    let cluster = attributes.text(DESTINATION_CLUSTER);
+    let service = attributes.text(DESTINATION_SERVICE);
+    if !service.is_empty() {
+        return (service, cluster);
     }
-    let (service, of_envoy) = upstream(said.text(UPSTREAM));
+    let (service, of_envoy) = upstream(attributes.text(UPSTREAM));
     if !service.is_empty() {
         return (service, if cluster.is_empty() { of_envoy } else { cluster });
     }
-    let named = match host(said.text(PEER)) {
-        [] => host(authority(said.text(URL))),
+    let named = match host(attributes.text(PEER)) {
+        [] => host(authority(attributes.text(URL))),
         service => service,
     };
     (named, cluster)

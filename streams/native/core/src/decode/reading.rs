@@ -49,11 +49,16 @@ pub struct Reading<'m> {
 
 impl Reading<'_> {
     /// Reads the identity of a resource.
-    pub fn resource<'s, 'a>(&mut self, attributes: &'s Slots<'a>) -> Resource<'s, 'a> {
-        let said = Attributes { resource: attributes, own: attributes };
-        let claims_another = attributes.has_first(CLUSTER) && self.is_another(said.text(CLUSTER));
-        let cluster = self.admitted.map_or_else(|| self.cluster(said.text(CLUSTER)), Ok);
-        Resource { attributes, cluster, claims_another, service: self.service(said.text(SERVICE)) }
+    pub fn resource<'s, 'a>(&mut self, found: &'s Slots<'a>) -> Resource<'s, 'a> {
+        let attributes = Attributes { resource: found, span: found };
+        let claims_another = found.has_first(CLUSTER) && self.is_another(attributes.text(CLUSTER));
+        let cluster = self.admitted.map_or_else(|| self.cluster(attributes.text(CLUSTER)), Ok);
+        Resource {
+            attributes: found,
+            cluster,
+            claims_another,
+            service: self.service(attributes.text(SERVICE)),
+        }
     }
 
     /// Whether the name differs from the cluster that the message was admitted for.
@@ -77,20 +82,20 @@ impl Reading<'_> {
         self.names.intern_utf8(name).filter(|sym| !sym.is_none()).ok_or(absent)
     }
 
-    /// Validates a span. `own` holds the span's own attributes.
+    /// Validates a span. `found` holds the span's own attributes.
     #[inline]
     pub fn span<'a>(
         &mut self,
         raw: &RawSpan<'a>,
         resource: &Resource<'_, 'a>,
-        own: &Slots<'a>,
+        found: &Slots<'a>,
     ) -> Result<Span, Reason> {
         let (trace_id, span_id, parent_id) = ids(raw)?;
         let (started_us, duration_us) = self.times(raw)?;
-        let said = Attributes { resource: resource.attributes, own };
-        let (cluster, service) = self.identities(&said, resource)?;
-        let kind = kind(&said, raw.kind);
-        let (status, failed) = outcome(&said, raw.is_error);
+        let attributes = Attributes { resource: resource.attributes, span: found };
+        let (cluster, service) = self.identities(&attributes, resource)?;
+        let kind = kind(&attributes, raw.kind);
+        let (status, failed) = outcome(&attributes, raw.is_error);
         let mut span = Span {
             trace_id,
             span_id,
@@ -103,39 +108,39 @@ impl Reading<'_> {
             name: self.name(raw.name),
             cluster,
             service,
-            class: self.class(said.text(CLASS)),
+            class: self.class(attributes.text(CLASS)),
             method: Sym::NONE,
             template: Sym::NONE,
-            source_cluster: self.label(said.text(SOURCE_CLUSTER)),
-            source_service: self.label(said.text(SOURCE_SERVICE)),
+            source_cluster: self.label(attributes.text(SOURCE_CLUSTER)),
+            source_service: self.label(attributes.text(SOURCE_SERVICE)),
             destination_cluster: Sym::NONE,
             destination_service: Sym::NONE,
-            in_flight: said.whole(IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
-            class_in_flight: said.whole(CLASS_IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
-            arrival_rate: said.rate(ARRIVAL_RATE),
-            class_arrival_rate: said.rate(CLASS_ARRIVAL_RATE),
-            network_us: said.whole(NETWORK_TIME, MAX_DURATION_US as u64),
-            resends: said.whole(RESENDS, u64::from(u32::MAX)).unwrap_or(0) as u32,
-            request_bytes: said.whole(REQUEST_SIZE, MAX_COUNT).unwrap_or(0),
-            response_bytes: said.whole(RESPONSE_SIZE, MAX_COUNT).unwrap_or(0),
+            in_flight: attributes.whole(IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            class_in_flight: attributes.whole(CLASS_IN_FLIGHT, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            arrival_rate: attributes.rate(ARRIVAL_RATE),
+            class_arrival_rate: attributes.rate(CLASS_ARRIVAL_RATE),
+            network_us: attributes.whole(NETWORK_TIME, MAX_DURATION_US as u64),
+            resends: attributes.whole(RESENDS, u64::from(u32::MAX)).unwrap_or(0) as u32,
+            request_bytes: attributes.whole(REQUEST_SIZE, MAX_COUNT).unwrap_or(0),
+            response_bytes: attributes.whole(RESPONSE_SIZE, MAX_COUNT).unwrap_or(0),
             adjusted_count: self.adjusted_count(raw.trace_state),
-            ruleset_version: said.whole(RULESET_VERSION, MAX_COUNT).unwrap_or(0),
+            ruleset_version: attributes.whole(RULESET_VERSION, MAX_COUNT).unwrap_or(0),
         };
-        self.ask(&mut span, &said, raw.name);
+        self.ask(&mut span, &attributes, raw.name);
         Ok(span)
     }
 
     /// Fills in the destination, and the parts of a class if the span has none of its own.
     #[inline]
-    fn ask(&mut self, span: &mut Span, said: &Attributes<'_, '_>, name: &[u8]) {
+    fn ask(&mut self, span: &mut Span, attributes: &Attributes<'_, '_>, name: &[u8]) {
         if span.kind == Kind::Client {
-            let (service, cluster) = destination(said);
+            let (service, cluster) = destination(attributes);
             span.destination_service = self.label(service);
             span.destination_cluster = self.label(cluster);
         }
         if span.class.is_none() && span.kind != Kind::Internal {
-            let asked = request(said, name);
-            if said.text(PATH).len() > MAX_PATH {
+            let asked = request(attributes, name);
+            if attributes.text(PATH).len() > MAX_PATH {
                 self.counters.add("path_cut", 1);
             }
             span.method = self.method(asked.method);
@@ -186,21 +191,23 @@ impl Reading<'_> {
     #[inline]
     fn identities(
         &mut self,
-        said: &Attributes<'_, '_>,
+        attributes: &Attributes<'_, '_>,
         resource: &Resource<'_, '_>,
     ) -> Result<(Sym, Sym), Reason> {
-        let own = said.own.has(CLUSTER) && !resource.attributes.has_first(CLUSTER);
+        let names_cluster = attributes.span.has(CLUSTER) && !resource.attributes.has_first(CLUSTER);
         if resource.claims_another
-            || own && said.own.has_first(CLUSTER) && self.is_another(said.text(CLUSTER))
+            || names_cluster
+                && attributes.span.has_first(CLUSTER)
+                && self.is_another(attributes.text(CLUSTER))
         {
             self.counters.add(ANOTHER_CLUSTER, 1);
         }
-        let cluster = match own && self.admitted.is_none() {
-            true => self.cluster(said.text(CLUSTER))?,
+        let cluster = match names_cluster && self.admitted.is_none() {
+            true => self.cluster(attributes.text(CLUSTER))?,
             false => resource.cluster?,
         };
         let service = match resource.service {
-            Err(Reason::NoService) => self.service(said.text(CANONICAL_SERVICE))?,
+            Err(Reason::NoService) => self.service(attributes.text(CANONICAL_SERVICE))?,
             service => service?,
         };
         Ok((cluster, service))

@@ -41,11 +41,11 @@ pub enum Path<'a> {
 }
 
 /// Returns method and path from the HTTP attributes, else the RPC attributes, else the span's name.
-pub fn request<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Request<'a> {
-    let method = method(said);
-    let path = said.text(PATH);
+pub fn request<'a>(attributes: &Attributes<'_, 'a>, name: &'a [u8]) -> Request<'a> {
+    let method = method(attributes);
+    let path = attributes.text(PATH);
     if !method.is_empty() || !path.is_empty() {
-        let route = said.text(ROUTE);
+        let route = attributes.text(ROUTE);
         let path = match (route, path) {
             ([], []) => Path::None,
             ([], path) => Path::Raw(cut(path)),
@@ -53,12 +53,12 @@ pub fn request<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Request<'a> {
         };
         return Request { method: letters(method), path };
     }
-    rpc(said, name).unwrap_or_else(|| from_name(cut(name)))
+    rpc(attributes, name).unwrap_or_else(|| from_name(cut(name)))
 }
 
-fn method<'a>(said: &Attributes<'_, 'a>) -> &'a [u8] {
-    match said.text(METHOD) {
-        OTHER_METHOD => said.text(METHOD_ORIGINAL),
+fn method<'a>(attributes: &Attributes<'_, 'a>) -> &'a [u8] {
+    match attributes.text(METHOD) {
+        OTHER_METHOD => attributes.text(METHOD_ORIGINAL),
         method => method,
     }
 }
@@ -67,9 +67,9 @@ fn letters(method: &[u8]) -> &[u8] {
     if method.len() <= MAX_METHOD && method.iter().all(u8::is_ascii_alphabetic) { method } else { b"" }
 }
 
-fn rpc<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
+fn rpc<'a>(attributes: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
     let post = |path| Some(Request { method: b"POST", path });
-    match (said.text(RPC_SERVICE), said.text(RPC_METHOD)) {
+    match (attributes.text(RPC_SERVICE), attributes.text(RPC_METHOD)) {
         // Since version 1.38 of the conventions, the method's name includes the service.
         ([], full) if full.contains(&b'/') => return post(Path::Route(cut(full))),
         ([], _) | (_, []) => {}
@@ -78,7 +78,8 @@ fn rpc<'a>(said: &Attributes<'_, 'a>, name: &'a [u8]) -> Option<Request<'a>> {
         }
         (service, _) => return post(Path::Rpc(cut(service), b"")),
     }
-    let is_rpc = said.text(COMPONENT).eq_ignore_ascii_case(b"grpc") || said.get(RPC_SYSTEM).is_some();
+    let is_rpc =
+        attributes.text(COMPONENT).eq_ignore_ascii_case(b"grpc") || attributes.get(RPC_SYSTEM).is_some();
     if is_rpc && is_grpc_path(name) { post(Path::Route(cut(name))) } else { None }
 }
 
@@ -120,7 +121,7 @@ fn cut(text: &[u8]) -> &[u8] {
 /// cluster that it went to.
 ///
 /// Producers and consumers of messages neither serve nor make requests.
-pub fn kind(said: &Attributes<'_, '_>, number: i32) -> Kind {
+pub fn kind(attributes: &Attributes<'_, '_>, number: i32) -> Kind {
     match number {
         SERVER => return Kind::Server,
         CLIENT => return Kind::Client,
@@ -129,7 +130,7 @@ pub fn kind(said: &Attributes<'_, '_>, number: i32) -> Kind {
     }
     let named =
         |text: &[u8], names: [&str; 2]| names.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
-    let (direction, upstream) = (said.text(DIRECTION), said.text(UPSTREAM));
+    let (direction, upstream) = (attributes.text(DIRECTION), attributes.text(UPSTREAM));
     if named(direction, ["server", VALUE_DIRECTION_INBOUND]) {
         Kind::Server
     } else if named(direction, ["client", VALUE_DIRECTION_OUTBOUND]) {

@@ -83,7 +83,7 @@ fn rejected_spans_keep_their_resources() {
     let mut request = export(vec![bad.clone(), worse.clone(), bad.clone()], identity());
     request.resource_spans.extend(export(vec![bad.clone(), valid()], other.clone()).resource_spans);
     let decoded = decode(&request);
-    let found: Vec<_> = decoded.rejected.iter().map(|one| (one.spans, one.request.clone())).collect();
+    let found: Vec<_> = decoded.rejected.iter().map(|part| (part.spans, part.request.clone())).collect();
     let mut of_span_id = export(vec![bad.clone(), bad.clone()], identity());
     of_span_id.resource_spans.extend(export(vec![bad], other).resource_spans);
     let of_trace_id = export(vec![worse], identity());
@@ -146,15 +146,15 @@ fn absurd_attribute_values_are_not_said() {
 /// become infinite.
 #[test]
 fn absurd_but_finite_numbers_are_not_said() {
-    for (rate, time_us, said) in [(1e9, 3_600_000_000, true), (1.7e308, 3_600_000_001, false)] {
+    for (rate, time_us, counts) in [(1e9, 3_600_000_000, true), (1.7e308, 3_600_000_001, false)] {
         let decoded = decode_one(client(vec![
             pair("spillway.load.arrival_rate", rate),
             pair("spillway.load.class.arrival_rate", rate),
             pair("spillway.network.time_us", time_us),
         ]));
-        let (span, expected) = (decoded.span(), if said { rate } else { 0.0 });
+        let (span, expected) = (decoded.span(), if counts { rate } else { 0.0 });
         assert_eq!((span.arrival_rate, span.class_arrival_rate), (expected, expected));
-        assert_eq!(span.network_us, said.then_some(time_us as u64));
+        assert_eq!(span.network_us, counts.then_some(time_us as u64));
     }
 }
 
@@ -162,9 +162,9 @@ fn absurd_but_finite_numbers_are_not_said() {
 /// skipped.
 #[test]
 fn too_many_attributes_and_what_nobody_reads_are_passed_over() {
-    let mut said: Vec<_> = (0..1_024).map(|number| pair(&format!("k{number}"), number)).collect();
-    said.extend([pair("spillway.class", "a GET /x"), pair("url.path", "/x")]);
-    let decoded = decode_one(Wire { kind: 3, ..server(said) });
+    let mut attributes: Vec<_> = (0..1_024).map(|number| pair(&format!("k{number}"), number)).collect();
+    attributes.extend([pair("spillway.class", "a GET /x"), pair("url.path", "/x")]);
+    let decoded = decode_one(Wire { kind: 3, ..server(attributes) });
     assert_eq!(decoded.counters.get("attribute_beyond_bound"), 2);
     assert!(decoded.span().class.is_none());
     let wire = Wire {

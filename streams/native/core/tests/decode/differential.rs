@@ -42,12 +42,12 @@ const TEXTS: [&str; 20] = [
 
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
-        8 => select(&TEXTS[..]).prop_map(Said::said),
-        1 => "\\PC{0,200}".prop_map(|text| text.as_str().said()),
-        4 => select(&[0i64, 1, -1, 14, 127, 128, 500, 16_384, 70_000, 1 << 33, i64::MAX][..]).prop_map(Said::said),
-        1 => any::<f64>().prop_map(Said::said),
-        1 => (0.0..1e6f64).prop_map(Said::said),
-        1 => any::<bool>().prop_map(Said::said),
+        8 => select(&TEXTS[..]).prop_map(IntoValue::into_value),
+        1 => "\\PC{0,200}".prop_map(|text| text.as_str().into_value()),
+        4 => select(&[0i64, 1, -1, 14, 127, 128, 500, 16_384, 70_000, 1 << 33, i64::MAX][..]).prop_map(IntoValue::into_value),
+        1 => any::<f64>().prop_map(IntoValue::into_value),
+        1 => (0.0..1e6f64).prop_map(IntoValue::into_value),
+        1 => any::<bool>().prop_map(IntoValue::into_value),
         1 => proptest::collection::vec(any::<u8>(), 0..9).prop_map(Value::BytesValue),
         1 => Just(Value::ArrayValue(ArrayValue { values: vec![] })),
     ]
@@ -95,8 +95,8 @@ impl Reference {
     fn new(lists: [&[KeyValue]; 2]) -> Self {
         let scalar = |value: &Value| !matches!(value, Value::BytesValue(_) | Value::ArrayValue(_));
         let pairs = lists.into_iter().flatten();
-        let said = pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?.value?)));
-        Reference(said.filter(|(_, value)| scalar(value)).collect())
+        let values = pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?.value?)));
+        Reference(values.filter(|(_, value)| scalar(value)).collect())
     }
 
     fn first(&self, keys: &[&str]) -> Option<&Value> {
@@ -166,14 +166,14 @@ impl Reference {
 
 fn check(wire: &Wire, resource: &[KeyValue]) -> Result<(), TestCaseError> {
     let decoded = decode(&export(vec![wire.clone()], resource.to_vec()));
-    let said = Reference::new([resource, &wire.attributes]);
+    let reference = Reference::new([resource, &wire.attributes]);
     let base = Reference::new([resource, &[]]);
     let cluster = match base.first(&["spillway.cluster"]) {
         Some(_) => base.text(&["spillway.cluster"]),
-        None => said.text(&["spillway.cluster", "k8s.cluster.name", "istio.cluster_id"]),
+        None => reference.text(&["spillway.cluster", "k8s.cluster.name", "istio.cluster_id"]),
     };
     let service = match base.text(&["service.name"]) {
-        "" => said.text(&["istio.canonical_service"]),
+        "" => reference.text(&["istio.canonical_service"]),
         service => service,
     };
     let Some(span) = decoded.spans.first() else {
@@ -193,27 +193,27 @@ fn check(wire: &Wire, resource: &[KeyValue]) -> Result<(), TestCaseError> {
     prop_assert!(wire.name.len() > 253 || wire.name == text(span.name));
     let (start, end) = (wire.start_time_unix_nano / 1000, wire.end_time_unix_nano / 1000);
     prop_assert_eq!((span.started_us, span.duration_us), (start as i64, (end - start) as i64));
-    prop_assert_eq!((span.status, span.failed), said.outcome(wire));
-    let kind = said.kind(wire.kind);
-    let class = said.text(&["spillway.class"]);
+    prop_assert_eq!((span.status, span.failed), reference.outcome(wire));
+    let kind = reference.kind(wire.kind);
+    let class = reference.text(&["spillway.class"]);
     prop_assert_eq!(text(span.class), if class == "a GET /x/{id}" { class } else { "" });
     let classless = span.class.is_none() && span.template.is_none();
     prop_assert_eq!(span.kind, if kind == Kind::Server && classless { Kind::Internal } else { kind });
     prop_assert_eq!(decoded.rejected.len(), usize::from(kind == Kind::Server && classless));
-    prop_assert_eq!(text(span.source_cluster), said.label("spillway.source.cluster"));
-    prop_assert_eq!(text(span.source_service), said.label("spillway.source.service"));
+    prop_assert_eq!(text(span.source_cluster), reference.label("spillway.source.cluster"));
+    prop_assert_eq!(text(span.source_service), reference.label("spillway.source.service"));
     if kind == Kind::Client {
-        prop_assert_eq!(text(span.destination_cluster), said.label("spillway.destination.cluster"));
-        let own = said.label("spillway.destination.service");
-        prop_assert!(own.is_empty() || own == text(span.destination_service));
+        prop_assert_eq!(text(span.destination_cluster), reference.label("spillway.destination.cluster"));
+        let service = reference.label("spillway.destination.service");
+        prop_assert!(service.is_empty() || service == text(span.destination_service));
     }
-    let counts = |keys: &[&str]| said.whole(keys, i128::from(i64::MAX)).unwrap_or(0) as u64;
-    let small = |keys: &[&str]| said.whole(keys, i128::from(u32::MAX)).unwrap_or(0) as u32;
+    let counts = |keys: &[&str]| reference.whole(keys, i128::from(i64::MAX)).unwrap_or(0) as u64;
+    let small = |keys: &[&str]| reference.whole(keys, i128::from(u32::MAX)).unwrap_or(0) as u32;
     prop_assert_eq!(span.in_flight, small(&["spillway.load.in_flight"]));
     prop_assert_eq!(span.class_in_flight, small(&["spillway.load.class.in_flight"]));
-    prop_assert_eq!(span.arrival_rate, said.rate("spillway.load.arrival_rate"));
-    prop_assert_eq!(span.class_arrival_rate, said.rate("spillway.load.class.arrival_rate"));
-    let network = said.whole(&["spillway.network.time_us"], 3_600_000_000);
+    prop_assert_eq!(span.arrival_rate, reference.rate("spillway.load.arrival_rate"));
+    prop_assert_eq!(span.class_arrival_rate, reference.rate("spillway.load.class.arrival_rate"));
+    let network = reference.whole(&["spillway.network.time_us"], 3_600_000_000);
     prop_assert_eq!(span.network_us.map(i128::from), network);
     prop_assert_eq!(span.resends, small(&["http.request.resend_count", "http.resend_count"]));
     let request =
@@ -271,10 +271,11 @@ fn agree(payload: &[u8]) -> Result<(), TestCaseError> {
     let Ok(theirs) = theirs else { return Ok(()) };
     prop_assert!(ours.is_ok());
     let Ok(ours) = ours else { return Ok(()) };
-    let scopes = theirs.resource_spans.iter().flat_map(|one| &one.scope_spans);
+    let scopes = theirs.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
     let spans: usize = scopes.map(|scope| scope.spans.len()).sum();
     let demoted = |reason: &str| reason.starts_with("server span without");
-    let refused: u64 = ours.rejected.iter().filter(|one| !demoted(&one.reason)).map(|one| one.spans).sum();
+    let refused: u64 =
+        ours.rejected.iter().filter(|part| !demoted(&part.reason)).map(|part| part.spans).sum();
     prop_assert_eq!(spans as u64, ours.spans.len() as u64 + refused);
     for rejected in &ours.rejected {
         let again = ExportTraceServiceRequest::decode(rejected.request.as_slice());

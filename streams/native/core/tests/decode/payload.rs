@@ -16,32 +16,32 @@ pub const NOW_US: i64 = 1_700_000_100_000_000;
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Shorthand for attribute values.
-pub trait Said {
-    fn said(self) -> Value;
+pub trait IntoValue {
+    fn into_value(self) -> Value;
 }
-impl Said for &str {
-    fn said(self) -> Value {
+impl IntoValue for &str {
+    fn into_value(self) -> Value {
         Value::StringValue(self.into())
     }
 }
-impl Said for i64 {
-    fn said(self) -> Value {
+impl IntoValue for i64 {
+    fn into_value(self) -> Value {
         Value::IntValue(self)
     }
 }
-impl Said for f64 {
-    fn said(self) -> Value {
+impl IntoValue for f64 {
+    fn into_value(self) -> Value {
         Value::DoubleValue(self)
     }
 }
-impl Said for bool {
-    fn said(self) -> Value {
+impl IntoValue for bool {
+    fn into_value(self) -> Value {
         Value::BoolValue(self)
     }
 }
 
-pub fn pair(key: &str, value: impl Said) -> KeyValue {
-    of(key, value.said())
+pub fn pair(key: &str, value: impl IntoValue) -> KeyValue {
+    of(key, value.into_value())
 }
 
 pub fn of(key: &str, value: Value) -> KeyValue {

@@ -64,7 +64,7 @@ fn the_filters_client_span_tells_whom_it_asked() {
 /// failures. HTTP 4xx is not.
 #[test]
 fn failure_is_read_from_what_there_is() {
-    for (said, status, failed) in [
+    for (attributes, status, failed) in [
         (vec![pair("http.status_code", "503")], 503, true),
         (vec![pair("http.status_code", " +404 ")], 404, false),
         (vec![pair("http.status_code", 404)], 404, false),
@@ -86,8 +86,8 @@ fn failure_is_read_from_what_there_is() {
         (vec![], 0, false),
     ] {
         let asked = vec![pair("http.method", "GET"), pair("http.target", "/")];
-        let decoded = decode_one(server([asked, said.clone()].concat()));
-        assert_eq!((decoded.span().status, decoded.span().failed), (status, failed), "{said:?}");
+        let decoded = decode_one(server([asked, attributes.clone()].concat()));
+        assert_eq!((decoded.span().status, decoded.span().failed), (status, failed), "{attributes:?}");
     }
     let mut wire = client(vec![]);
     wire.status = Some(opentelemetry_proto::tonic::trace::v1::Status { message: "m".into(), code: 2 });
@@ -126,11 +126,11 @@ fn identity_has_no_default() {
 /// collector sets. Its own service name is never used.
 #[test]
 fn a_span_may_name_its_cluster_where_no_collector_did_but_not_its_service() {
-    let own =
+    let attributes =
         || vec![pair("spillway.cluster", "c7"), pair("service.name", "z"), pair("spillway.class", "a GET /")];
     for (attribute, cluster) in [("spillway.cluster", "c1"), ("k8s.cluster.name", "c7")] {
         let resource = vec![pair("service.name", "a"), pair(attribute, "c1")];
-        let decoded = decode(&export(vec![server(own())], resource));
+        let decoded = decode(&export(vec![server(attributes())], resource));
         assert_eq!(decoded.text(decoded.span().cluster), cluster);
         assert_eq!(decoded.text(decoded.span().service), "a");
     }
@@ -140,7 +140,7 @@ fn a_span_may_name_its_cluster_where_no_collector_did_but_not_its_service() {
 /// requests.
 #[test]
 fn kind_is_read_from_the_direction_when_the_field_is_unset() {
-    for (number, said, kind) in [
+    for (number, attributes, kind) in [
         (0, vec![pair("spillway.direction", "outbound")], Kind::Client),
         (1, vec![pair("span.kind", "Server")], Kind::Server),
         (0, vec![pair("span.kind", "consumer")], Kind::Internal),
@@ -152,8 +152,8 @@ fn kind_is_read_from_the_direction_when_the_field_is_unset() {
         (5, vec![], Kind::Internal),
         (99, vec![], Kind::Internal),
     ] {
-        let said = [said, vec![pair("spillway.class", "a GET /x")]].concat();
-        assert_eq!(decode_one(Wire { kind: number, ..server(said) }).span().kind, kind);
+        let attributes = [attributes, vec![pair("spillway.class", "a GET /x")]].concat();
+        assert_eq!(decode_one(Wire { kind: number, ..server(attributes) }).span().kind, kind);
     }
 }
 
@@ -162,20 +162,20 @@ fn kind_is_read_from_the_direction_when_the_field_is_unset() {
 #[test]
 fn an_admitted_message_speaks_for_its_cluster_alone() {
     let named = |key, cluster: &str| vec![pair("service.name", "a"), pair(key, cluster)];
-    let own = |cluster: &str| vec![pair("spillway.cluster", cluster), pair("spillway.class", "a GET /")];
-    for (resource, span, claims) in [
-        (named("spillway.cluster", "west"), own("west"), 0),
-        (named("spillway.cluster", "east"), own("west"), 1),
-        (named("spillway.cluster", "west"), own("east"), 0),
-        (named("k8s.cluster.name", "prod-7"), own("east"), 1),
+    let claims = |cluster: &str| vec![pair("spillway.cluster", cluster), pair("spillway.class", "a GET /")];
+    for (resource, attributes, counted) in [
+        (named("spillway.cluster", "west"), claims("west"), 0),
+        (named("spillway.cluster", "east"), claims("west"), 1),
+        (named("spillway.cluster", "west"), claims("east"), 0),
+        (named("k8s.cluster.name", "prod-7"), claims("east"), 1),
         (named("k8s.cluster.name", "prod-7"), vec![pair("spillway.class", "a GET /")], 0),
         (vec![pair("service.name", "a")], vec![pair("spillway.class", "a GET /")], 0),
-        (vec![pair("service.name", "a"), pair("spillway.cluster", 5)], own("west"), 1),
-        (named("spillway.cluster", &"x".repeat(254)), own("west"), 1),
+        (vec![pair("service.name", "a"), pair("spillway.cluster", 5)], claims("west"), 1),
+        (named("spillway.cluster", &"x".repeat(254)), claims("west"), 1),
     ] {
-        let payload = export(vec![server(span)], resource).encode_to_vec();
+        let payload = export(vec![server(attributes)], resource).encode_to_vec();
         let decoded = decode_admitted(&payload, Some("west")).unwrap();
         assert_eq!(decoded.text(decoded.span().cluster), "west");
-        assert_eq!(decoded.counters.get("another_cluster_claimed"), claims);
+        assert_eq!(decoded.counters.get("another_cluster_claimed"), counted);
     }
 }

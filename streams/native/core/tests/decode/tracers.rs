@@ -8,7 +8,7 @@ use crate::payload::*;
 fn other_tracers_conventions_are_understood() {
     let long = format!("/{}", "x/".repeat(3_000));
     let cut = &long[..2048];
-    for (name, said, expected) in [
+    for (name, attributes, expected) in [
         ("x", vec![pair("http.method", "get"), pair("http.target", "/q?a=1")], ("GET", "/q")),
         ("x", vec![pair("http.method", "GET"), pair("http.url", "http://h/p/7")], ("GET", "/p/{id}")),
         ("x", vec![pair("http.request.method", "PUT"), pair("url.full", "https://h:1/p")], ("PUT", "/p")),
@@ -48,7 +48,7 @@ fn other_tracers_conventions_are_understood() {
         ("HTTP /hotels", vec![], ("HTTP", "/hotels")),
         ("x", vec![pair("http.method", "GET"), pair("http.target", long.as_str())], ("GET", cut)),
     ] {
-        let decoded = decode_one(Wire { name: name.into(), ..server(said) });
+        let decoded = decode_one(Wire { name: name.into(), ..server(attributes) });
         assert_eq!(decoded.asked(), expected, "{name}");
     }
 }
@@ -56,7 +56,7 @@ fn other_tracers_conventions_are_understood() {
 /// A span that names no method or no path gets no class.
 #[test]
 fn nothing_is_invented_for_a_span_that_does_not_say() {
-    for (name, said) in [
+    for (name, attributes) in [
         ("GET hotels", vec![]),
         ("get /hotels", vec![]),
         ("GET /hotels twice", vec![]),
@@ -70,7 +70,7 @@ fn nothing_is_invented_for_a_span_that_does_not_say() {
         ("x", vec![pair("rpc.service", "p.S")]),
         ("x", vec![pair("spillway.class", "no class id")]),
     ] {
-        let decoded = decode_one(Wire { name: name.into(), ..server(said) });
+        let decoded = decode_one(Wire { name: name.into(), ..server(attributes) });
         assert_eq!(decoded.rejected.len(), 1, "{name}");
         assert!(decoded.span().template.is_none(), "{name}");
     }
@@ -79,9 +79,9 @@ fn nothing_is_invented_for_a_span_that_does_not_say() {
 /// An invalid class id is ignored. The span's other attributes still count.
 #[test]
 fn an_invalid_class_is_replaced_by_what_was_asked() {
-    let said =
+    let attributes =
         vec![pair("spillway.class", "a get /x"), pair("http.method", "GET"), pair("http.target", "/y")];
-    let decoded = decode_one(server(said));
+    let decoded = decode_one(server(attributes));
     assert!(decoded.span().class.is_none());
     assert_eq!(decoded.asked(), ("GET", "/y"));
 }
@@ -121,7 +121,7 @@ fn the_called_service_is_read_from_what_there_is() {
 /// service.name.
 #[test]
 fn a_sidecars_span_becomes_a_call() {
-    let said = vec![
+    let attributes = vec![
         pair("node_id", "sidecar~10.1.2.3~reviews-v1.default~default.svc.cluster.local"),
         pair("guid:x-request-id", "6f0fd2d5-0000-4000-8000-8a5d5e7d2f10"),
         pair("http.url", "http://reviews:9080/reviews/0?x=1"),
@@ -137,7 +137,8 @@ fn a_sidecars_span_becomes_a_call() {
         pair("istio.mesh_id", "cluster.local"),
     ];
     let name = "reviews.default.svc.cluster.local:9080/*".to_string();
-    let decoded = decode(&export(vec![Wire { name, ..server(said) }], vec![pair("k8s.cluster.name", "k")]));
+    let decoded =
+        decode(&export(vec![Wire { name, ..server(attributes) }], vec![pair("k8s.cluster.name", "k")]));
     let span = decoded.span();
     assert_eq!((decoded.text(span.service), decoded.text(span.cluster)), ("reviews", "k"));
     assert_eq!(decoded.asked(), ("GET", "/reviews/{id}"));
