@@ -131,9 +131,9 @@ proptest! {
     #[test]
     fn the_parts_of_a_sequential_tree_are_the_whole(all in prop::collection::vec(made(), 1..60)) {
         let tree = tree(&all, true);
-        let (own, network) = worked_out(&all, &tree);
-        prop_assert_eq!(own.len(), all.len());
-        prop_assert_eq!(own.values().sum::<i64>() + network, tree.duration[0]);
+        let (exclusive_us, network) = worked_out(&all, &tree);
+        prop_assert_eq!(exclusive_us.len(), all.len());
+        prop_assert_eq!(exclusive_us.values().sum::<i64>() + network, tree.duration[0]);
     }
 
     /// When calls overlap, each call's exclusive time is the number of microseconds in which none
@@ -142,12 +142,12 @@ proptest! {
     #[test]
     fn of_calls_at_the_same_time_each_microsecond_counts_once(all in prop::collection::vec(made(), 1..60)) {
         let tree = tree(&all, false);
-        let (own, network) = worked_out(&all, &tree);
+        let (exclusive_us, network) = worked_out(&all, &tree);
         for (i, calls) in tree.calls.iter().enumerate() {
             let busy = (0..tree.duration[i]).filter(|at| !calls.iter().any(|(_, from, to)| from <= at && at < to));
-            prop_assert_eq!(own[&(i + 1)], busy.count() as i64, "call {}", i);
+            prop_assert_eq!(exclusive_us[&(i + 1)], busy.count() as i64, "call {}", i);
         }
-        let sum = own.values().sum::<i64>();
+        let sum = exclusive_us.values().sum::<i64>();
         prop_assert!(sum + network >= tree.duration[0] && sum <= tree.duration.iter().sum());
     }
 }

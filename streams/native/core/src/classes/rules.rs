@@ -106,11 +106,11 @@ pub(crate) struct Classes {
     /// order of precedence.
     effective: usize,
     in_force: HashMap<String, Vec<Rule>>,
-    /// Caches of the classes that rules give (`named`, `own`) and of class ids (`ids`). A cache is
-    /// cleared when the rules or names that it depends on change.
+    /// Caches of the classes that rules give (`named`, `stamped`) and of class ids (`ids`). A cache
+    /// is cleared when the rules or names that it depends on change.
     named: FastMap<Request, Option<Sym>>,
     ids: FastMap<Request, Option<Sym>>,
-    own: FastMap<Sym, Sym>,
+    stamped: FastMap<Sym, Sym>,
     generation: u32,
 }
 
@@ -137,19 +137,19 @@ impl Classes {
         if effective != self.effective {
             self.enforce(effective);
         }
-        let remembered = self.named.len().max(self.ids.len()).max(self.own.len());
+        let remembered = self.named.len().max(self.ids.len()).max(self.stamped.len());
         if self.generation != names.generation() || remembered > REMEMBERED {
             self.generation = names.generation();
             self.named.clear();
             self.ids.clear();
-            self.own.clear();
+            self.stamped.clear();
         }
     }
 
     fn enforce(&mut self, effective: usize) {
         self.effective = effective;
         self.named.clear();
-        self.own.clear();
+        self.stamped.clear();
         let mut newest: HashMap<(&str, &str, &str, bool), &Rule> = HashMap::new();
         for rule in &self.rules[..effective] {
             let key = (&*rule.service, &*rule.method, &*rule.template, rule.kind.is_operators());
@@ -187,15 +187,15 @@ impl Classes {
     /// Envoy stamps classes of the ruleset, and the ruleset is made from stamped classes. Without
     /// rules here, classes would never merge or end. The rule for every template does not apply,
     /// because it is about templates that nobody named.
-    pub fn own(&mut self, class: Sym, names: &mut Names) -> Sym {
+    pub fn stamped(&mut self, class: Sym, names: &mut Names) -> Sym {
         if self.in_force.is_empty() {
             return class;
         }
-        if let Some(known) = self.own.get(&class) {
+        if let Some(known) = self.stamped.get(&class) {
             return *known;
         }
         let found = self.renamed(names.text(class)).map_or(class, |id| names.intern(&id));
-        self.own.insert(class, found);
+        self.stamped.insert(class, found);
         found
     }
 

@@ -160,7 +160,7 @@ impl Hot {
         let refs: Vec<ClassRef> = found
             .iter()
             .map(|((_, _, service, class, (method, template), _), sums)| match class.is_none() {
-                false => ClassRef::from(classes.own(*class, names)),
+                false => ClassRef::from(classes.stamped(*class, names)),
                 true => {
                     let request = Request { service: *service, method: *method, template: *template };
                     asked.class(request, sums.spans, classes, names)

@@ -110,7 +110,7 @@ impl Rows {
                 class,
                 source_cluster,
                 source_service,
-                exclusive_us: self.exclusive.own_us[i].max(0) as u64,
+                exclusive_us: self.exclusive.exclusive_us[i].max(0) as u64,
                 trace_spans: trace.spans.len() as u32,
             });
         }
@@ -156,7 +156,7 @@ impl Rows {
         names: &mut Names,
     ) -> ClassRef {
         if !span.class.is_none() {
-            return classes.own(span.class, names).into();
+            return classes.stamped(span.class, names).into();
         }
         let answered = self.class_at(trace, place.answer);
         if !answered.is_none() {
@@ -178,11 +178,11 @@ impl Rows {
         let difference = answer
             .filter(|_| span.resends == 0 && !place.is_retried)
             .map(|answer| (span.duration_us - answer.duration_us).max(0));
-        let told = span.network_us.map(|told| i64::try_from(told).unwrap_or(i64::MAX));
+        let measured = span.network_us.map(|time| i64::try_from(time).unwrap_or(i64::MAX));
         let destination = match (span.destination_cluster, answer) {
             (Sym::NONE, Some(answer)) => answer.cluster,
             (Sym::NONE, None) => span.cluster,
-            (told, _) => told,
+            (named, _) => named,
         };
         let service = answer.map_or(span.destination_service, |answer| answer.service);
         EdgeRow {
@@ -193,7 +193,7 @@ impl Rows {
             destination_cluster: destination,
             destination_service: if service.is_none() { service_of(span.class, names) } else { service },
             class,
-            network_us: told.or(difference).unwrap_or(-1),
+            network_us: measured.or(difference).unwrap_or(-1),
             trace_spans: trace.spans.len() as u32,
         }
     }
@@ -238,7 +238,7 @@ fn class_of(
     names: &mut Names,
 ) -> ClassRef {
     if !span.class.is_none() {
-        return classes.own(span.class, names).into();
+        return classes.stamped(span.class, names).into();
     }
     if span.method.is_none() || span.template.is_none() {
         return ClassRef::NONE;
@@ -254,7 +254,7 @@ fn source(span: &Span, caller: Option<&Span>) -> (Sym, Sym) {
     let cluster = match (span.source_cluster, caller) {
         (Sym::NONE, Some(caller)) => caller.cluster,
         (Sym::NONE, None) => span.cluster,
-        (told, _) => told,
+        (named, _) => named,
     };
     (cluster, span.source_service)
 }

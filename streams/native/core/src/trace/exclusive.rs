@@ -17,16 +17,16 @@ pub(crate) struct Exclusive {
     children: Vec<(u32, i64, i64)>,
     /// Exclusive time of each span, in microseconds. Only the values of server spans are
     /// meaningful.
-    pub own_us: Vec<i64>,
+    pub exclusive_us: Vec<i64>,
     pub outlived: u64,
     pub skewed: u64,
 }
 
 impl Exclusive {
-    /// Computes `own_us` of a trace.
+    /// Computes `exclusive_us` of a trace.
     pub fn measure(&mut self, spans: &[Span], places: &[Place]) {
-        self.own_us.clear();
-        self.own_us.extend(spans.iter().map(|span| span.duration_us));
+        self.exclusive_us.clear();
+        self.exclusive_us.extend(spans.iter().map(|span| span.duration_us));
         self.children.clear();
         for (span, place) in spans.iter().zip(places) {
             let is_call = place.kind == Kind::Client || place.kind == Kind::Server && place.is_direct;
@@ -39,7 +39,7 @@ impl Exclusive {
         }
         self.children.sort_unstable();
         for calls in self.children.chunk_by(|a, b| a.0 == b.0) {
-            self.own_us[calls[0].0 as usize] -= union(calls);
+            self.exclusive_us[calls[0].0 as usize] -= union(calls);
         }
     }
 
