@@ -27,7 +27,7 @@ const SPANS: u64 = 50;
 fn filter_span(number: u64) -> Vec<KeyValue> {
     let inbound = number.is_multiple_of(2);
     let class = number % 4;
-    let mut said = vec![
+    let mut attributes = vec![
         text("spillway.direction", if inbound { "inbound" } else { "outbound" }),
         text("http.request.method", "GET"),
         text("url.path", format!("/reservations/{number}/rooms")),
@@ -40,28 +40,28 @@ fn filter_span(number: u64) -> Vec<KeyValue> {
         ),
     ];
     if inbound {
-        said.push(text("http.route", "/reservations/{id}/rooms"));
-        said.push(int("spillway.load.in_flight", 17 + class));
-        said.push(pair("spillway.load.arrival_rate", Value::DoubleValue(241.5)));
-        said.push(int("spillway.load.class.in_flight", 3));
-        said.push(pair("spillway.load.class.arrival_rate", Value::DoubleValue(80.25)));
-        said.push(text("spillway.source.cluster", "cluster-1"));
-        said.push(text("spillway.source.service", format!("service-{}", (number + 3) % SERVICES)));
+        attributes.push(text("http.route", "/reservations/{id}/rooms"));
+        attributes.push(int("spillway.load.in_flight", 17 + class));
+        attributes.push(pair("spillway.load.arrival_rate", Value::DoubleValue(241.5)));
+        attributes.push(int("spillway.load.class.in_flight", 3));
+        attributes.push(pair("spillway.load.class.arrival_rate", Value::DoubleValue(80.25)));
+        attributes.push(text("spillway.source.cluster", "cluster-1"));
+        attributes.push(text("spillway.source.service", format!("service-{}", (number + 3) % SERVICES)));
     } else {
-        said.push(text("url.template", "/reservations/{id}/rooms"));
-        said.push(int("spillway.ruleset.version", 4711));
-        said.push(int("spillway.network.time_us", 1_250));
-        said.push(int("spillway.service.time_us", 8_400));
-        said.push(text("spillway.destination.cluster", "cluster-2"));
-        said.push(text("spillway.destination.service", format!("service-{}", (number + 1) % SERVICES)));
+        attributes.push(text("url.template", "/reservations/{id}/rooms"));
+        attributes.push(int("spillway.ruleset.version", 4711));
+        attributes.push(int("spillway.network.time_us", 1_250));
+        attributes.push(int("spillway.service.time_us", 8_400));
+        attributes.push(text("spillway.destination.cluster", "cluster-2"));
+        attributes.push(text("spillway.destination.service", format!("service-{}", (number + 1) % SERVICES)));
     }
-    said.extend([
+    attributes.extend([
         int("http.response.status_code", 200),
         int("http.request.body.size", 312),
         int("http.response.body.size", 2_048 + number % 100),
         text("network.protocol.version", "1.1"),
     ]);
-    said
+    attributes
 }
 
 fn istio_span(number: u64) -> Vec<KeyValue> {
@@ -86,7 +86,7 @@ fn istio_span(number: u64) -> Vec<KeyValue> {
     ]
 }
 
-fn payload(message: u64, said: fn(u64) -> Vec<KeyValue>) -> Vec<u8> {
+fn payload(message: u64, attributes: fn(u64) -> Vec<KeyValue>) -> Vec<u8> {
     let spans = |service: u64| {
         (0..SPANS).map(move |at| {
             let number = (message * SERVICES + service) * SPANS + at + 1;
@@ -98,7 +98,7 @@ fn payload(message: u64, said: fn(u64) -> Vec<KeyValue>) -> Vec<u8> {
                 kind: 2 + (number % 2) as i32,
                 start_time_unix_nano: NOW_US * 1000 + number,
                 end_time_unix_nano: NOW_US * 1000 + number + 12_345_678,
-                attributes: said(number),
+                attributes: attributes(number),
                 flags: 0x101,
                 ..Span::default()
             }
@@ -119,8 +119,8 @@ fn payload(message: u64, said: fn(u64) -> Vec<KeyValue>) -> Vec<u8> {
     ExportTraceServiceRequest { resource_spans: resource_spans.collect() }.encode_to_vec()
 }
 
-fn measure(name: &str, rounds: usize, said: fn(u64) -> Vec<KeyValue>) {
-    let payloads: Vec<_> = (0..MESSAGES).map(|message| payload(message, said)).collect();
+fn measure(name: &str, rounds: usize, attributes: fn(u64) -> Vec<KeyValue>) {
+    let payloads: Vec<_> = (0..MESSAGES).map(|message| payload(message, attributes)).collect();
     let spans = MESSAGES * SERVICES * SPANS;
     let bytes: usize = payloads.iter().map(Vec::len).sum();
     let (mut decoder, mut names, mut counters) = (Decoder::default(), Names::default(), Counters::default());

@@ -38,8 +38,8 @@ fn mixed(number: u64) -> u64 {
 
 /// Attributes that the filter records for a request from service `depth - 1` to `depth`, on either
 /// side.
-fn said(trace: u64, depth: usize, inbound: bool) -> Vec<KeyValue> {
-    let mut said = vec![
+fn attributes(trace: u64, depth: usize, inbound: bool) -> Vec<KeyValue> {
+    let mut attributes = vec![
         text("spillway.direction", if inbound { "inbound" } else { "outbound" }),
         text("http.request.method", "GET"),
         text("url.path", format!("/items/{}", trace % 10_000)),
@@ -49,28 +49,28 @@ fn said(trace: u64, depth: usize, inbound: bool) -> Vec<KeyValue> {
         text("spillway.class", format!("service-{depth} GET /items/{{id}}/{}", trace % 4)),
     ];
     if inbound {
-        said.push(int("spillway.load.in_flight", 17));
-        said.push(pair("spillway.load.arrival_rate", Value::DoubleValue(241.5)));
-        said.push(int("spillway.load.class.in_flight", 3));
-        said.push(pair("spillway.load.class.arrival_rate", Value::DoubleValue(80.25)));
+        attributes.push(int("spillway.load.in_flight", 17));
+        attributes.push(pair("spillway.load.arrival_rate", Value::DoubleValue(241.5)));
+        attributes.push(int("spillway.load.class.in_flight", 3));
+        attributes.push(pair("spillway.load.class.arrival_rate", Value::DoubleValue(80.25)));
         if depth > 0 {
-            said.push(text("spillway.source.cluster", "cluster-1"));
-            said.push(text("spillway.source.service", format!("service-{}", depth - 1)));
+            attributes.push(text("spillway.source.cluster", "cluster-1"));
+            attributes.push(text("spillway.source.service", format!("service-{}", depth - 1)));
         }
     } else {
-        said.push(int("spillway.ruleset.version", 4711));
-        said.push(int("spillway.network.time_us", 300 + mixed(trace) % 2_000));
-        said.push(text(
+        attributes.push(int("spillway.ruleset.version", 4711));
+        attributes.push(int("spillway.network.time_us", 300 + mixed(trace) % 2_000));
+        attributes.push(text(
             "spillway.destination.cluster",
             if trace.is_multiple_of(5) { "cluster-2" } else { "cluster-1" },
         ));
-        said.push(text("spillway.destination.service", format!("service-{depth}")));
+        attributes.push(text("spillway.destination.service", format!("service-{depth}")));
     }
-    said.push(int("http.response.status_code", 200));
-    said.push(int("http.request.body.size", 312));
-    said.push(int("http.response.body.size", 2_048 + trace % 100));
-    said.push(text("network.protocol.version", "1.1"));
-    said
+    attributes.push(int("http.response.status_code", 200));
+    attributes.push(int("http.request.body.size", 312));
+    attributes.push(int("http.response.body.size", 2_048 + trace % 100));
+    attributes.push(text("network.protocol.version", "1.1"));
+    attributes
 }
 
 /// The spans of a trace, each with the service whose proxy wrote it.
@@ -93,7 +93,7 @@ fn spans(trace: u64, at_ms: u64) -> Vec<(usize, Span)> {
             kind: if inbound { 2 } else { 3 },
             start_time_unix_nano: started + inset,
             end_time_unix_nano: started + 40_000_000 - inset,
-            attributes: said(trace, hop, inbound),
+            attributes: attributes(trace, hop, inbound),
             flags: 0x101,
             ..Span::default()
         }

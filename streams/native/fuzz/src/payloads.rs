@@ -61,19 +61,19 @@ pub fn request(data: &[u8]) {
     let (read, spans) = decode(data, &mut Decoder::default(), &mut Names::default());
     let theirs = ExportTraceServiceRequest::decode(data);
     let Ok(rejected) = read else { return assert!(theirs.is_err()) };
-    for one in &rejected {
-        let (again, _) = decode(&one.request, &mut Decoder::default(), &mut Names::default());
+    for part in &rejected {
+        let (again, _) = decode(&part.request, &mut Decoder::default(), &mut Names::default());
         let again = again.expect("a request");
         assert_eq!(
-            again.iter().map(|one| (&one.reason, one.spans)).collect::<Vec<_>>(),
-            [(&one.reason, one.spans)]
+            again.iter().map(|repeat| (&repeat.reason, repeat.spans)).collect::<Vec<_>>(),
+            [(&part.reason, part.spans)]
         );
     }
     let Ok(theirs) = theirs else { return };
-    let scopes = theirs.resource_spans.iter().flat_map(|one| &one.scope_spans);
+    let scopes = theirs.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
     let sent: usize = scopes.map(|scope| scope.spans.len()).sum();
-    let kept = |one: &&Rejected| !one.reason.starts_with("server span without");
-    let refused: u64 = rejected.iter().filter(kept).map(|one| one.spans).sum();
+    let kept = |part: &&Rejected| !part.reason.starts_with("server span without");
+    let refused: u64 = rejected.iter().filter(kept).map(|part| part.spans).sum();
     assert_eq!(sent as u64, spans.len() as u64 + refused);
 }
 
@@ -81,12 +81,12 @@ pub fn request(data: &[u8]) {
 ///
 /// Each attribute is a byte for the key, one for the type, one for the length, and the value.
 pub fn attributes(data: &[u8]) {
-    let (mut said, mut rest) = (Vec::new(), data);
+    let (mut attributes, mut rest) = (Vec::new(), data);
     while let [key, kind, length, after @ ..] = rest {
         let (value, after) = after.split_at(after.len().min(usize::from(*length)));
         rest = after;
         let key = KEYS.get(usize::from(*key) % (KEYS.len() + 1)).unwrap_or(&"unknown");
-        said.push(attribute(key, usize::from(*kind) % 10, value));
+        attributes.push(attribute(key, usize::from(*kind) % 10, value));
     }
     let kind = data.len() as i32 % 6;
     let start = NOW_US as u64 * 1000;
@@ -97,7 +97,7 @@ pub fn attributes(data: &[u8]) {
         kind,
         start_time_unix_nano: start,
         end_time_unix_nano: start + 1_000_000,
-        attributes: said,
+        attributes,
         ..Wire::default()
     };
     request(&export(wire).encode_to_vec());

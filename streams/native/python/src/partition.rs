@@ -51,21 +51,21 @@ impl Closed {
 pub struct Partition {
     inner: Mutex<partition::Partition>,
     hot_ms: i64,
-    told: Told,
+    published: Published,
 }
 
 /// State that Python may read at any time. A reader holds the interpreter, so it must not wait
 /// until a tick is closed.
 #[derive(Default)]
-struct Told {
+struct Published {
     open_spans: AtomicUsize,
     known_traces: AtomicUsize,
     clock_ms: AtomicI64,
     overridden: AtomicU64,
 }
 
-impl Told {
-    fn note(&self, engine: &mut partition::Partition) {
+impl Published {
+    fn update(&self, engine: &mut partition::Partition) {
         self.open_spans.store(engine.open_spans(), Relaxed);
         self.known_traces.store(engine.known_traces(), Relaxed);
         self.clock_ms.store(engine.clock_ms().unwrap_or(0), Relaxed);
@@ -80,7 +80,7 @@ impl Partition {
         py.detach(|| {
             let mut engine = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             let result = act(&mut engine);
-            self.told.note(&mut engine);
+            self.published.update(&mut engine);
             result
         })
     }
@@ -125,7 +125,7 @@ impl Partition {
         if let Some(horizon_ms) = follows_ms {
             engine.follow(horizon_ms);
         }
-        Ok(Partition { inner: Mutex::new(engine), hot_ms, told: Told::default() })
+        Ok(Partition { inner: Mutex::new(engine), hot_ms, published: Published::default() })
     }
 
     fn set_rules(&self, rules: Vec<RuleRow>, py: Python<'_>) -> PyResult<()> {
@@ -149,7 +149,7 @@ impl Partition {
             .with(py, |engine| engine.add(bytes, offset, timestamp_ms, is_hot, cluster))
             .map_err(|error| PayloadError::new_err(error.to_string()))?;
         let rejected =
-            rejected.into_iter().map(|one| (one.reason, PyBytes::new(py, &one.request), one.spans));
+            rejected.into_iter().map(|part| (part.reason, PyBytes::new(py, &part.request), part.spans));
         Ok(rejected.collect())
     }
 
@@ -174,22 +174,22 @@ impl Partition {
 
     #[getter]
     fn open_spans(&self) -> usize {
-        self.told.open_spans.load(Relaxed)
+        self.published.open_spans.load(Relaxed)
     }
 
     #[getter]
     fn known_traces(&self) -> usize {
-        self.told.known_traces.load(Relaxed)
+        self.published.known_traces.load(Relaxed)
     }
 
     #[getter]
     fn overridden(&self) -> u64 {
-        self.told.overridden.load(Relaxed)
+        self.published.overridden.load(Relaxed)
     }
 
     #[getter]
     fn clock_ms(&self) -> i64 {
-        self.told.clock_ms.load(Relaxed)
+        self.published.clock_ms.load(Relaxed)
     }
 }
 

@@ -18,8 +18,8 @@ pub fn pair(key: &str, value: Value) -> KeyValue {
 /// CPU time of this thread in nanoseconds. Only Linux reports it. Elsewhere the wall clock is used
 /// instead.
 pub fn now_ns() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let on_cpu = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let on_cpu = statistics.and_then(|text| text.split(' ').next()?.parse().ok());
     let since_epoch = || std::time::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_nanos() as f64);
     on_cpu.unwrap_or_else(since_epoch)
 }

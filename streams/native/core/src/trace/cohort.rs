@@ -76,7 +76,7 @@ impl Cohort {
     /// number of new spans.
     pub fn push(&mut self, slot: u32, before: (i64, u32), arrivals: &[Arrival]) -> u32 {
         let (start, first_key) = (self.order.len() as u32, self.keys.len() as u32);
-        self.order.extend(arrivals.iter().filter(|one| !one.is_repeat).map(|one| one.at));
+        self.order.extend(arrivals.iter().filter(|arrival| !arrival.is_repeat).map(|arrival| arrival.at));
         let distinct = arrivals.chunk_by(|a, b| a.key == b.key);
         self.keys.extend(distinct.map(|copies| copies[0].key));
         let count = self.order.len() as u32 - start;

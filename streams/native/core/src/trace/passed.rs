@@ -29,8 +29,8 @@ impl Passed {
         if self.ticks.is_empty() {
             return;
         }
-        for one in arrivals {
-            one.is_repeat |= self.ticks.get(&mark(one)).is_some_and(|tick| *tick >= oldest);
+        for arrival in arrivals {
+            arrival.is_repeat |= self.ticks.get(&mark(arrival)).is_some_and(|tick| *tick >= oldest);
         }
     }
 

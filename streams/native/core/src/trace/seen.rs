@@ -51,7 +51,7 @@ pub(crate) fn group(arrivals: &mut Vec<Arrival>, out: &mut Vec<Arrival>, counts:
     }
     let mut start = 0;
     for end in counts.iter().take(counts.len() - 1) {
-        out[start..*end as usize].sort_unstable_by_key(|one| (one.trace_id, one.key));
+        out[start..*end as usize].sort_unstable_by_key(|arrival| (arrival.trace_id, arrival.key));
         start = *end as usize;
     }
     std::mem::swap(arrivals, out);
@@ -66,14 +66,14 @@ pub(crate) fn mixed(trace_id: u128) -> u64 {
 pub(crate) fn mark_known(arrivals: &mut [Arrival], keys: &[u64]) {
     if keys.len() < arrivals.len() {
         for key in keys {
-            let from = arrivals.partition_point(|one| one.key < *key);
-            for one in arrivals[from..].iter_mut().take_while(|one| one.key == *key) {
-                one.is_repeat = true;
+            let from = arrivals.partition_point(|arrival| arrival.key < *key);
+            for arrival in arrivals[from..].iter_mut().take_while(|arrival| arrival.key == *key) {
+                arrival.is_repeat = true;
             }
         }
     } else {
-        for one in arrivals.iter_mut() {
-            one.is_repeat |= keys.binary_search(&one.key).is_ok();
+        for arrival in arrivals.iter_mut() {
+            arrival.is_repeat |= keys.binary_search(&arrival.key).is_ok();
         }
     }
 }
@@ -83,14 +83,14 @@ pub(crate) fn mark_known(arrivals: &mut [Arrival], keys: &[u64]) {
 pub(crate) fn mark_copies(arrivals: &mut [Arrival], spans: &[Span], names: &Names) {
     for copies in arrivals.chunk_by_mut(|a, b| a.key == b.key) {
         if copies.len() > 1 {
-            let span = |one: &Arrival| &spans[one.at as usize];
+            let span = |arrival: &Arrival| &spans[arrival.at as usize];
             let (Some(first), false) = (
                 copies.iter().min_by(|a, b| by_content(span(a), span(b), names)).copied(),
                 copies[0].is_repeat,
             ) else {
                 continue;
             };
-            copies.iter_mut().for_each(|one| one.is_repeat = one.at != first.at);
+            copies.iter_mut().for_each(|arrival| arrival.is_repeat = arrival.at != first.at);
         }
     }
 }
@@ -123,7 +123,8 @@ mod tests {
         let mut backward: Vec<_> = forward.iter().rev().copied().collect();
         group(&mut forward, &mut Vec::new(), &mut Vec::new());
         group(&mut backward, &mut Vec::new(), &mut Vec::new());
-        let keys = |all: &[Arrival]| all.iter().map(|one| (one.trace_id, one.key)).collect::<Vec<_>>();
+        let keys =
+            |all: &[Arrival]| all.iter().map(|arrival| (arrival.trace_id, arrival.key)).collect::<Vec<_>>();
         assert_eq!(keys(&forward), keys(&backward));
         assert_eq!(forward.chunk_by(|a, b| a.trace_id == b.trace_id).count(), 37);
     }
@@ -133,7 +134,7 @@ mod tests {
         for keys in [vec![2], (2..40).step_by(2).collect::<Vec<u64>>()] {
             let mut arrivals = [arrival(1, 1, 0), arrival(1, 2, 1), arrival(1, 2, 2), arrival(1, 3, 3)];
             mark_known(&mut arrivals, &keys);
-            assert_eq!(arrivals.map(|one| one.is_repeat), [false, true, true, false]);
+            assert_eq!(arrivals.map(|arrival| arrival.is_repeat), [false, true, true, false]);
         }
     }
 }

@@ -102,8 +102,8 @@ impl Window {
 /// of repeats.
 fn pass(arrivals: &[Arrival], spans: &[Span], due: &mut Due, tools: &mut Tools) -> u64 {
     let start = due.spans.len();
-    let new = arrivals.iter().filter(|one| !one.is_repeat);
-    due.spans.extend(new.map(|one| spans[one.at as usize].clone()));
+    let new = arrivals.iter().filter(|arrival| !arrival.is_repeat);
+    due.spans.extend(new.map(|arrival| spans[arrival.at as usize].clone()));
     let passed = &mut due.spans[start..];
     let count = passed.len();
     if count > 0 {

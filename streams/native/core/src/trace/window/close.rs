@@ -103,7 +103,7 @@ impl Window {
             at = group.before;
         }
         let Tools { names, texts, .. } = tools;
-        let span = |one: &Picked| self.cohort(one.tick).map(|cohort| &cohort.spans[one.at as usize]);
+        let span = |place: &Picked| self.cohort(place.tick).map(|cohort| &cohort.spans[place.at as usize]);
         picked.sort_unstable_by(|a, b| {
             let mut tie = || Some(order(span(a)?, span(b)?, names, texts));
             a.started_us.cmp(&b.started_us).then_with(|| tie().unwrap_or(Ordering::Equal))
