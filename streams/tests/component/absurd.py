@@ -35,12 +35,12 @@ def _attribute(key: str, **value: object) -> Callable[[Span], None]:
     """Returns a change that replaces the span's attribute of this name."""
 
     def change(span: Span) -> None:
-        kept = [one for one in span.attributes if one.key != key]
+        kept = [attribute for attribute in span.attributes if attribute.key != key]
         del span.attributes[:]
         span.attributes.extend(kept)
-        one = span.attributes.add(key=key)
+        attribute = span.attributes.add(key=key)
         for kind, what in value.items():
-            setattr(one.value, kind, what)
+            setattr(attribute.value, kind, what)
 
     return change
 

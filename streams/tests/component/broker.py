@@ -78,9 +78,9 @@ def send(
         async with AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=8_000_000) as producer:
             sent = [
                 await producer.send_and_wait(
-                    topic, one, partition=partition, headers=list((headers or {}).items())
+                    topic, payload, partition=partition, headers=list((headers or {}).items())
                 )
-                for one in payloads
+                for payload in payloads
             ]
             return [metadata.offset for metadata in sent]
 
@@ -179,7 +179,7 @@ def _with_consumer(
 ):
     async def partitions(admin: AIOKafkaAdminClient) -> list[TopicPartition]:
         [found] = await admin.describe_topics([topic])
-        return sorted(TopicPartition(topic, one["partition"]) for one in found["partitions"])
+        return sorted(TopicPartition(topic, partition["partition"]) for partition in found["partitions"])
 
     known = _with_admin(kafka, partitions)
 

@@ -111,11 +111,13 @@ def run_job(name: str, folder: Path, **environment: str) -> Iterator[Job]:
     """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    own = {"SPILLWAY_STATE_DIR": str(folder / "state"), "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"}
+    settings = {"SPILLWAY_STATE_DIR": str(folder / "state"), "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}"}
     log = folder / f"{name}.log"
     with log.open("ab") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "spillway_streams", name], env=os.environ | own | environment, stderr=sink
+            [sys.executable, "-m", "spillway_streams", name],
+            env=os.environ | settings | environment,
+            stderr=sink,
         )
     job = Job(process, f"http://127.0.0.1:{port}/readyz", log)
     try:

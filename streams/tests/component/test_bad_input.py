@@ -126,7 +126,7 @@ def test_absurd_spans(mesh: Mesh, world: World):
         mesh.kafka.url, SPANS, [request.SerializeToString() for _, request in sent.values()], partition=1
     )
     _good_comes_out(mesh, world, without="odd")
-    letters = {place[2]: value for place, _, value in _letters(mesh) if place[:2] == (SPANS, 1)}
+    dead_letters = {place[2]: value for place, _, value in _letters(mesh) if place[:2] == (SPANS, 1)}
     client = Client.from_url(mesh.clickhouse.url)
     rows = client.execute(
         "SELECT span_id, duration_us < 86400000000, exclusive_us <= duration_us, in_flight < 1000000, "
@@ -137,14 +137,14 @@ def test_absurd_spans(mesh: Mesh, world: World):
     stored = {row[0]: row[1:] for row in rows}
     for (name, (span_id, _)), offset in zip(sent.items(), offsets, strict=True):
         if name in absurd.INSIDE:
-            assert offset not in letters and span_id.hex() not in stored, name
-        elif offset in letters:
-            assert span_id in letters[offset] and span_id.hex() not in stored, name
+            assert offset not in dead_letters and span_id.hex() not in stored, name
+        elif offset in dead_letters:
+            assert span_id in dead_letters[offset] and span_id.hex() not in stored, name
         else:
             assert span_id.hex() in stored, f"{name}: neither a dead letter nor a call"
             assert all(stored[span_id.hex()]), f"{name}: {stored[span_id.hex()]}"
     assert {"negative duration", "year 1970"} <= {
-        name for name, offset in zip(sent, offsets, strict=True) if offset in letters
+        name for name, offset in zip(sent, offsets, strict=True) if offset in dead_letters
     }
 
 
@@ -154,7 +154,7 @@ def test_a_trace_of_100_000_spans(mesh: Mesh, world: World):
     The good traces come after it, because traces that begin in the same tick may close early, too.
     """
     requests = absurd.huge_trace(_HUGE, 10_000, "odd-huge")
-    broker.send(mesh.kafka.url, SPANS, [one.SerializeToString() for one in requests], partition=2)
+    broker.send(mesh.kafka.url, SPANS, [request.SerializeToString() for request in requests], partition=2)
     client = Client.from_url(mesh.clickhouse.url)
     sql = "SELECT uniqExact(span_id) FROM calls WHERE service = 'odd-huge'"
     eventually(lambda: client.execute(sql) == [(_HUGE,)], "all calls", seen=lambda: client.execute(sql))
@@ -228,8 +228,8 @@ def test_garbage_between_the_jobs(mesh: Mesh, world: World):
             bad = [(b"no Arrow", headers), (half, headers), (b"", headers)]
             if topic != names.KAFKA_TOPIC_ARRIVALS:  # arrivals are accepted without an identity
                 bad += [(good.value, wrong) for wrong in _wrong_headers(headers)]
-            for value, own in bad:
-                [offset] = broker.send(mesh.kafka.url, topic, [value], partition, own)
+            for value, given_headers in bad:
+                [offset] = broker.send(mesh.kafka.url, topic, [value], partition, given_headers)
                 places.add((topic, partition, offset))
     _good_comes_out(mesh, world, without="odd")
     _dead_lettered(mesh, places)

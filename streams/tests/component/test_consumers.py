@@ -51,8 +51,10 @@ class World:
         self._kafka, self._clickhouse, self._source = kafka, clickhouse, source
         self.calls, self.edges = _rows(cluster, self.service, batches)
         pair = f"{cluster}>{cluster}-2"
-        own = partition_of(clickhouse, self.service)
-        self._partitions = dict(zip(TOPICS, (own, own, partition_of(clickhouse, pair)), strict=True))
+        of_service = partition_of(clickhouse, self.service)
+        self._partitions = dict(
+            zip(TOPICS, (of_service, of_service, partition_of(clickhouse, pair)), strict=True)
+        )
 
     def send(self, first: int, end: int) -> None:
         """Sends the batches first <= n < end of each topic.
@@ -100,8 +102,8 @@ class World:
     def true_load(self) -> tuple:
         """All calls, failed calls, good calls, and the good calls' sum of exclusive ms."""
         n, good = len(self.calls["failed"]), ~self.calls["failed"]
-        own = self.calls["exclusive_us"][good].sum() / 1000
-        return n, n - good.sum(), good.sum(), pytest.approx(own)
+        exclusive_ms = self.calls["exclusive_us"][good].sum() / 1000
+        return n, n - good.sum(), good.sum(), pytest.approx(exclusive_ms)
 
     def graph(self) -> tuple:
         """The sums that graph has stored, in the order of `true_graph`."""

@@ -38,9 +38,14 @@ def kafka(tmp_path: Path) -> Iterator[str]:
 def topics(kafka: str, file: Path = FILE, **environment: str) -> subprocess.CompletedProcess:
     """Runs the command `topics` for the cluster west."""
     command = [sys.executable, "-m", "spillway_streams", "topics", "--file", str(file), "--clusters", "west"]
-    own = {"SPILLWAY_KAFKA": kafka, "SPILLWAY_KAFKA_TLS": "off"}
+    settings = {"SPILLWAY_KAFKA": kafka, "SPILLWAY_KAFKA_TLS": "off"}
     return subprocess.run(
-        command, env=os.environ | own | environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=os.environ | settings | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

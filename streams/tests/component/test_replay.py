@@ -65,8 +65,8 @@ def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_rese
 
     Without them, this receiver gets nothing.
     """
-    own = tls_files(tmp_path)
-    key, chain, trust = (path.read_bytes() for path in (own.key, own.certificate, own.ca))
+    files = tls_files(tmp_path)
+    key, chain, trust = (path.read_bytes() for path in (files.key, files.certificate, files.ca))
     servicer, server = _Receiver(), grpc.server(futures.ThreadPoolExecutor(2))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, chain)], trust, True))
@@ -75,7 +75,7 @@ def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_rese
     try:
         done = _run(*ours, file)
         assert done.returncode == 1 and "UNAVAILABLE" in done.stderr and not servicer.requests
-        pem = ("--ca", own.ca, "--cert", own.certificate, "--key", own.key)
+        pem = ("--ca", files.ca, "--cert", files.certificate, "--key", files.key)
         done = _run(*ours, "--rate", "100000", *map(str, pem), file)
         assert done.returncode == 0 and servicer.requests, done.stderr
     finally:
@@ -83,19 +83,19 @@ def test_a_receiver_that_asks_for_certificates_is_shown_one(tmp_path, hotel_rese
 
 
 @pytest.mark.parametrize(
-    ("more", "status", "told"),
+    ("more", "status", "message"),
     [
         (["--ca", "/nowhere"], 2, "--ca, --cert and --key go together"),
         (["--ca", "/nowhere", "--cert", "/nowhere", "--key", "/nowhere"], 1, "/nowhere"),
     ],
 )
-def test_wrong_certificate_files_are_named(hotel_reservation, more, status, told):
+def test_wrong_certificate_files_are_named(hotel_reservation, more, status, message):
     """The three options are given together or not at all.
 
     A file that cannot be read is named in one line.
     """
     done = _run("--cluster", "c1", "--endpoint", "127.0.0.1:1", *more, str(hotel_reservation[0]))
-    assert done.returncode == status and told in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == status and message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_errors_are_told_in_one_line(tmp_path):

@@ -219,7 +219,7 @@ class World:
         """
         dice = self._dice
         requests = [ExportTraceServiceRequest() for _ in range(pieces)]
-        spans = [one for trace in traces for one in trace.spans]
+        spans = [span for trace in traces for span in trace.spans]
         spans += dice.sample(spans, len(spans) // 50)
         dice.shuffle(spans)
         for cluster, service, span in spans:
@@ -229,10 +229,10 @@ class World:
 
 def exclusive_us(start: int, end: int, intervals: list[tuple[int, int]]) -> int:
     """Counts the microseconds of start <= t < end that are in none of the intervals."""
-    own = np.ones(end - start, dtype=bool)
+    exclusive = np.ones(end - start, dtype=bool)
     for first, last in intervals:
-        own[max(first - start, 0) : max(last - start, 0)] = False
-    return int(own.sum())
+        exclusive[max(first - start, 0) : max(last - start, 0)] = False
+    return int(exclusive.sum())
 
 
 def _scope(request: ExportTraceServiceRequest, cluster: str, service: str):

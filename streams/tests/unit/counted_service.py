@@ -33,9 +33,9 @@ class World:
         began: float = T0 - 1000,
     ) -> None:
         for now in range(first, end):
-            for envoy, own in rates.items():
+            for envoy, by_series in rates.items():
                 counts = self.counts.setdefault(envoy, {})
-                for series, rate in own.items():
+                for series, rate in by_series.items():
                     counts[series] = counts.get(series, 0) + rate
                 self.report(envoy, now + 0.3, dict(counts), clock_ahead_s, began)
 

@@ -60,7 +60,7 @@ def _calls(rows: list, rng: np.random.Generator, service: str, weight: float) ->
     batch = {
         "started_at": np.sort(rng.integers(0, 60_000_000, n)) + 1_700_000_000_000_000,
         "trace_id": ids[order],
-        "span_id": np.array([one[:16] for one in ids], object)[order],
+        "span_id": np.array([trace_id[:16] for trace_id in ids], object)[order],
         "class": Strings.of(f"{service} {k.method} {k.template}" for k, _, ms, *_ in rows for _ in ms)[order],
         "exclusive_us": (np.concatenate([ms for _, _, ms, *_ in rows]) * 1000).astype("i8")[order],
         "in_flight": np.concatenate([inside for _, inside, *_ in rows]).astype("i8")[order],

@@ -89,10 +89,10 @@ def test_order_and_splitting_of_arrivals_change_no_board():
     """The same calls in any order, one by one or all together."""
     random = np.random.default_rng(4)
     rows = [(float(e), (A, B)[i % 2], "", i % 5 == 0, 1.5, i) for i, e in enumerate(random.uniform(0, 9, 60))]
-    one, many = _hot(rows, Window()), HotTable(Window(), 100, Counters())
+    together, separate = _hot(rows, Window()), HotTable(Window(), 100, Counters())
     for i in random.permutation(len(rows)):
-        many.add(boards.arrivals_of(_calls([rows[i]])), T0 + 100.0)
-    got, expected = (boards.demand_board(table, {"c1": T0 + 9.0})["c1"] for table in (many, one))
+        separate.add(boards.arrivals_of(_calls([rows[i]])), T0 + 100.0)
+    got, expected = (boards.demand_board(table, {"c1": T0 + 9.0})["c1"] for table in (separate, together))
     assert list(got) == list(expected) == [A, B]
     for name, entry in expected.items():
         assert got[name].rps == pytest.approx(entry.rps)

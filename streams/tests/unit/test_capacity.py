@@ -75,10 +75,10 @@ def _kubelet(points: list[Point], interval: int, phase: int, late: int) -> list[
     for point in points:
         by_pod[point.pod].append(point)
     end, kept = max(point.at for point in points) - late, []
-    for i, own in enumerate(by_pod.values()):
-        for last in range(interval - 1 + i * phase, len(own), interval):
-            mean = np.mean([point.utilisation for point in own[last + 1 - interval : last + 1]])
-            kept.append(own[last]._replace(utilisation=float(mean)))
+    for i, of_pod in enumerate(by_pod.values()):
+        for last in range(interval - 1 + i * phase, len(of_pod), interval):
+            mean = np.mean([point.utilisation for point in of_pod[last + 1 - interval : last + 1]])
+            kept.append(of_pod[last]._replace(utilisation=float(mean)))
     return [point for point in kept if point.at <= end]
 
 
@@ -154,13 +154,13 @@ def test_capacity_without_cpu_is_within_its_own_error(workers):
         at, sums = series.all()
         rate = sums[:, Sum.ARRIVALS]
         smooth = np.convolve(rate, np.ones(11) / 11, mode="same")[5:-5]
-        one = saturation.from_latency(
+        estimate = saturation.from_latency(
             at[5:-5], smooth, smooth, 0 * smooth,
             (sums[:, Sum.EXCLUSIVE] / np.maximum(sums[:, Sum.OK], 1))[5:-5, None],
             sums[5:-5, Sum.SAMPLES][:, None],
         )  # fmt: skip
-        found.append(one.rps / pod.saturation)
-        errors.append(one.se / pod.saturation)
+        found.append(estimate.rps / pod.saturation)
+        errors.append(estimate.se / pod.saturation)
     assert np.mean(found) == pytest.approx(1, abs=0.2)
     assert np.sum(np.abs(np.array(found) - 1) < 2 * np.array(errors)) >= 9
 
@@ -247,9 +247,9 @@ def test_two_classes_of_one_queue(with_cpu):
     assert np.mean(weight) == pytest.approx(3, rel=0.1 if with_cpu else 0.3)
     total = [row[4] / pod.capacity([1, w]) for (_, [row]), w in zip(runs, weight, strict=True)]
     assert np.mean(total) == pytest.approx(1, rel=0.05 if with_cpu else 0.25)
-    for k, own in enumerate(pod.service_ms):
+    for k, service_ms in enumerate(pod.service_ms):
         without_load = np.mean([curves[k][4] + curves[k][5] for curves, _ in runs])
-        assert without_load == pytest.approx(own, abs=2 if with_cpu else 3)
+        assert without_load == pytest.approx(service_ms, abs=2 if with_cpu else 3)
         if with_cpu:
             rest = np.dot(pod.shares, np.square(pod.service_ms)) / np.dot(pod.shares, pod.service_ms)
             assert np.mean([curves[k][4] for curves, _ in runs]) == pytest.approx(rest, rel=0.15)

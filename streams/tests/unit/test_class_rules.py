@@ -31,10 +31,10 @@ _RULES = st.builds(
 )
 
 
-def _classes(known: list[Rule], templates: list[str], own: bool) -> dict[str, str]:
+def _classes(known: list[Rule], templates: list[str], stamped: bool) -> dict[str, str]:
     """Returns template -> class that the native module gives to GET requests.
 
-    `own`: the spans carry the class themselves.
+    `stamped`: the spans carry the class themselves.
     """
     partition = spillway_native.Partition(first_offset=0, log_start=True, partitions=1)
     partition.set_rules(
@@ -49,7 +49,7 @@ def _classes(known: list[Rule], templates: list[str], own: bool) -> dict[str, st
             trace_id=bytes([i + 1] * 16), span_id=bytes([i + 1] * 8), kind=trace_pb2.Span.SPAN_KIND_SERVER,
             start_time_unix_nano=NOW_MS * 1_000_000, end_time_unix_nano=(NOW_MS + 5) * 1_000_000,
         )  # fmt: skip
-        given_class = {"spillway.class": f"shop GET {template}"} if own else {"http.route": template}
+        given_class = {"spillway.class": f"shop GET {template}"} if stamped else {"http.route": template}
         _set(span.attributes, {"http.request.method": "GET", "url.path": "/ignored"} | given_class)
     partition.add(request.SerializeToString(), 0, NOW_MS - 3_000, NOW_MS)
     partition.advance(NOW_MS)
@@ -67,9 +67,9 @@ def _set(attributes, values: dict[str, str]) -> None:
         attributes.add(key=key).value.string_value = value
 
 
-def _expected(known: list[Rule], templates: list[str], own: bool) -> dict[str, str]:
+def _expected(known: list[Rule], templates: list[str], stamped: bool) -> dict[str, str]:
     """A trace first seen three seconds ago has a tick that begins one second ago."""
-    force = [r for r in rules.in_force(known, NOW_MS - 1_000) if r.template or not own]
+    force = [r for r in rules.in_force(known, NOW_MS - 1_000) if r.template or not stamped]
     found = {template: rules.match(force, "GET", template) for template in templates}
     return {template: f"shop GET {rule.becomes if rule else template}" for template, rule in found.items()}
 
@@ -78,15 +78,15 @@ def _expected(known: list[Rule], templates: list[str], own: bool) -> dict[str, s
 @given(
     st.lists(_RULES, max_size=12), st.lists(_TEMPLATES, min_size=1, max_size=6, unique=True), st.booleans()
 )
-def test_both_sides_give_the_same_classes(known, templates, own):
+def test_both_sides_give_the_same_classes(known, templates, stamped):
     """Holds for any rules: their precedence, layers, times and ends."""
-    assert _classes(known, templates, own) == _expected(known, templates, own)
+    assert _classes(known, templates, stamped) == _expected(known, templates, stamped)
 
 
 def test_without_rules_classes_are_what_they_were():
     templates = ["/a", "/a/{id}", "/b/c"]
-    for own in (False, True):
-        assert _classes([], templates, own) == {t: f"shop GET {t}" for t in templates}
+    for stamped in (False, True):
+        assert _classes([], templates, stamped) == {t: f"shop GET {t}" for t in templates}
 
 
 def test_what_was_kept_apart_from_a_pattern_stays_so_when_the_pattern_merges():
@@ -96,8 +96,8 @@ def test_what_was_kept_apart_from_a_pattern_stays_so_when_the_pattern_merges():
         Rule(0, 0, "shop", "GET", "/users/*", "/{id}/{id2}", rules.MERGED),
     ]
     expected = {"/users/me": "shop GET /users/me", "/users/b": "shop GET /{id}/{id2}"}
-    for own in (False, True):
-        assert _classes(known, [*expected], own) == _expected(known, [*expected], own) == expected
+    for stamped in (False, True):
+        assert _classes(known, [*expected], stamped) == _expected(known, [*expected], stamped) == expected
 
 
 def test_a_merge_reaches_requests_that_envoy_stamped():
@@ -106,5 +106,8 @@ def test_a_merge_reaches_requests_that_envoy_stamped():
         Rule(0, 0, "shop", "GET", "/a/b", "/a/{id}", rules.MERGED),
         Rule(0, 0, "shop", "", "", "/other", rules.BOUNDED),
     ]
-    assert _classes(known, ["/a/b", "/c"], own=True) == {"/a/b": "shop GET /a/{id}", "/c": "shop GET /c"}
-    assert _classes(known, ["/a/b", "/c"], own=False) == {"/a/b": "shop GET /a/{id}", "/c": "shop GET /other"}
+    assert _classes(known, ["/a/b", "/c"], stamped=True) == {"/a/b": "shop GET /a/{id}", "/c": "shop GET /c"}
+    assert _classes(known, ["/a/b", "/c"], stamped=False) == {
+        "/a/b": "shop GET /a/{id}",
+        "/c": "shop GET /other",
+    }

@@ -22,10 +22,10 @@ def _words(n: int, count: int, rng: np.random.Generator, prefix: str = "/users/"
     """Requests for `count` calls over n names; names of a lower rank are more frequent."""
     share = 1 / np.arange(1, n + 1)
     names, seen = np.unique(rng.choice(n, count, p=share / share.sum()), return_counts=True)
-    letters = ["".join(chr(97 + int(d)) for d in f"{i:05d}") for i in names]
+    words = ["".join(chr(97 + int(d)) for d in f"{i:05d}") for i in names]
     return [
         learn.Seen(pattern.segments(prefix + word), float(k), int(k))
-        for word, k in zip(letters, seen, strict=True)
+        for word, k in zip(words, seen, strict=True)
     ]
 
 
@@ -33,8 +33,8 @@ def test_words_become_a_variable_and_real_endpoints_stay():
     rng = np.random.default_rng(1)
     seen = _words(10_000, 20_000, rng)
     seen += [learn.Seen(("users", "me"), 5000.0, 5000), learn.Seen(("health",), 100.0, 100)]
-    seen += [learn.Seen((*one.parts, "orders"), one.requests, one.seen) for one in _words(500, 3000, rng)]
-    found = {one.pattern: one.becomes for one in learn.learn(seen, 0, set(), OPTIONS)}
+    seen += [learn.Seen((*word.parts, "orders"), word.requests, word.seen) for word in _words(500, 3000, rng)]
+    found = {rule.pattern: rule.becomes for rule in learn.learn(seen, 0, set(), OPTIONS)}
     assert found["/users/*"] == "/users/{id}" and found["/users/*/orders"] == "/users/{id}/orders"
     assert found["/users/me"] == "/users/me" and "/health" not in found
     assert len(found) <= 3 + 2 * OPTIONS.max_heavy
@@ -61,8 +61,8 @@ def test_names_forgotten_elsewhere_make_no_words_of_endpoints():
     ]
     names = _words(1500, 8000, np.random.default_rng(4))
     found = learn.learn([*endpoints, *names], 5000, set(), OPTIONS)
-    assert "/users/*" in {one.pattern for one in found}
-    assert all(one.pattern.startswith("/users/") and one.unseen <= 1 for one in found)
+    assert "/users/*" in {rule.pattern for rule in found}
+    assert all(rule.pattern.startswith("/users/") and rule.unseen <= 1 for rule in found)
 
 
 def test_ten_thousand_words_are_bounded_in_memory_and_in_classes():
@@ -70,8 +70,8 @@ def test_ten_thousand_words_are_bounded_in_memory_and_in_classes():
     made = memory([], 0)
     rng = np.random.default_rng(3)
     kinds = [
-        Kind(f"/{one.parts[0]}/{one.parts[1]}", exponential(5), one.seen)
-        for one in _words(10_000, 30_000, rng)
+        Kind(f"/{word.parts[0]}/{word.parts[1]}", exponential(5), word.seen)
+        for word in _words(10_000, 30_000, rng)
     ]
     calls, _ = batches(kinds, 4)
     for part in np.array_split(np.arange(len(calls["trace_id"])), 20):

@@ -15,8 +15,8 @@ OPTIONS = Options()
 
 
 def _pair(first: Kind, second: Kind, seed: int) -> compare.Comparison:
-    one, other = memory([first, second], seed).services[SERVICE].classes.values()
-    return compare.compare(sampled(one), sampled(other))
+    left, right = memory([first, second], seed).services[SERVICE].classes.values()
+    return compare.compare(sampled(left), sampled(right))
 
 
 def _verdicts(first: Kind, second: Kind) -> list[str]:
@@ -67,11 +67,11 @@ def test_a_rare_slow_path_is_a_difference_though_the_median_is_the_same():
 
 
 def test_other_children_are_a_difference():
-    one = Kind("/a/b", exponential(5), children={"stock GET /x": 1.0})
+    kind = Kind("/a/b", exponential(5), children={"stock GET /x": 1.0})
     for children in ({"stock GET /x": 0.5}, {"stock GET /y": 1.0}, {}):
-        found = _pair(one, Kind("/a/c", exponential(5), children=children), 3)
+        found = _pair(kind, Kind("/a/c", exponential(5), children=children), 3)
         assert found.verdict(OPTIONS) == DIFFERENT and found.child_difference >= 0.4
-    same = _pair(one, Kind("/a/c", exponential(5), children={"stock GET /x": 1.0}), 3)
+    same = _pair(kind, Kind("/a/c", exponential(5), children={"stock GET /x": 1.0}), 3)
     assert same.verdict(OPTIONS) == ALIKE and same.child_difference == 0
 
 
@@ -89,8 +89,8 @@ def test_one_mode_is_not_two():
     )  # fmt: skip
     for times in shapes:
         for seed in range(15):
-            [one] = memory([Kind("/a", times)], seed).services[SERVICE].classes.values()
-            seen = sampled(one)
+            [kept] = memory([Kind("/a", times)], seed).services[SERVICE].classes.values()
+            seen = sampled(kept)
             assert not modes.find(seen.ms, seen.stratum, seen.weight, OPTIONS).clear
 
 
@@ -122,11 +122,11 @@ def _is_slow(ms: np.ndarray) -> np.ndarray:
 def test_two_modes_are_flagged_with_what_would_split_them(attribute, value, more):
     made = memory([Kind("/a", _mixture, more=lambda rng, ms: more(ms))], 5)
     _, found = decide(made, [], OPTIONS)
-    one = found[f"{SERVICE} GET /a"]
-    assert (one.verdict, one.modes, one.split_attribute) == ("flagged", 2, attribute)
-    assert one.split_value.startswith(value)
-    assert one.mode_high_ms / one.mode_low_ms == pytest.approx(5, rel=0.2)
-    assert one.mode_high_share == pytest.approx(1 / 3, abs=0.05)
+    finding = found[f"{SERVICE} GET /a"]
+    assert (finding.verdict, finding.modes, finding.split_attribute) == ("flagged", 2, attribute)
+    assert finding.split_value.startswith(value)
+    assert finding.mode_high_ms / finding.mode_low_ms == pytest.approx(5, rel=0.2)
+    assert finding.mode_high_share == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_a_split_by_child_tree_is_found():
@@ -162,8 +162,8 @@ def test_a_split_by_child_is_found_where_a_request_makes_many_calls():
             "adjusted_count": np.ones(len(ids)),
         })  # fmt: skip
     _, found = decide(made, [], OPTIONS)
-    one = found[f"{SERVICE} GET /a"]
-    assert one.split_attribute == "child archive GET /" and one.split_explained > 0.7
+    finding = found[f"{SERVICE} GET /a"]
+    assert finding.split_attribute == "child archive GET /" and finding.split_explained > 0.7
 
 
 def test_a_difference_is_told_by_what_is_left_of_it_among_many_comparisons():
@@ -175,8 +175,8 @@ def test_a_difference_is_told_by_what_is_left_of_it_among_many_comparisons():
     seen = compare.Comparison(0.1, 0.05, 2.0, 0.005, 1.5, 0.1, 0.0, 0.0, 0.0, 1.0, 500)
     nearest = {("GET", "/a"): merge.Nearest("/b", seen)}
     for tests, verdict in ((1, "kept"), (200, "unsure")):
-        one = describe.findings(view, nearest, tests, OPTIONS)[0]
-        assert (one.verdict, one.p_value) == (verdict, pytest.approx(min(1, 0.005 * tests)))
+        finding = describe.findings(view, nearest, tests, OPTIONS)[0]
+        assert (finding.verdict, finding.p_value) == (verdict, pytest.approx(min(1, 0.005 * tests)))
 
 
 def test_alike_siblings_become_one_class_after_some_decisions():
@@ -221,10 +221,10 @@ def test_siblings_unlike_the_others_do_not_use_up_all_comparisons():
     }
     turn, found, sizes = 0, [], []
     for _ in range(5):
-        pending = {(one.template, one.target) for one in found}
+        pending = {(planned.template, planned.target) for planned in found}
         book = merge.Book(samples, OPTIONS)
         found, turn = merge.merges([*samples], lambda _: False, book, pending, turn)
-        assert book.used <= merge.MAX_COMPARISONS and not {one.template for one in found} & set(hot)
+        assert book.used <= merge.MAX_COMPARISONS and not {planned.template for planned in found} & set(hot)
         sizes.append(len(found))
     assert sizes[0] == 0 and all(size > 100 for size in sizes[-3:])
 
@@ -291,33 +291,33 @@ def test_samples_do_not_depend_on_order_or_repeats():
         for _ in range(2):
             second.add_calls({name: column[part] for name, column in calls.items()})
     second.add_edges(edges)
-    one, other = (m.services[SERVICE].classes["GET", "/a"].now for m in (first, second))
-    assert len(one.calls.rows()) == 2000 and one.calls.threshold == other.calls.threshold
-    assert (one.calls.rows()["span"] == other.calls.rows()["span"]).all()
+    at_once, in_parts = (m.services[SERVICE].classes["GET", "/a"].now for m in (first, second))
+    assert len(at_once.calls.rows()) == 2000 and at_once.calls.threshold == in_parts.calls.threshold
+    assert (at_once.calls.rows()["span"] == in_parts.calls.rows()["span"]).all()
     [rate] = sampled(first.services[SERVICE].classes["GET", "/a"]).children.values()
     assert rate == pytest.approx((1.0, 0.0))
 
 
 def test_weights_correct_for_sampling():
     """Half of the calls stand for nine others each, so they make nine tenths of the estimate."""
-    one = memory([], 0)
+    made = memory([], 0)
     for times, weight, seed in ((4.0, 1.0, 1), (8.0, 9.0, 2)):
         calls, _ = batches(
             [Kind("/a", lambda rng, inside, t=times: np.full(len(inside), t), 5000)], seed, weight=weight
         )
-        one.add_calls(calls)
-    seen = sampled(one.services[SERVICE].classes["GET", "/a"])
+        made.add_calls(calls)
+    seen = sampled(made.services[SERVICE].classes["GET", "/a"])
     assert np.average(seen.ms, weights=seen.weight) == pytest.approx(7.6, abs=0.1)
-    assert one.services[SERVICE].classes["GET", "/a"].requests == 50_000
+    assert made.services[SERVICE].classes["GET", "/a"].requests == 50_000
 
 
 def test_a_median_is_that_of_the_requests_which_samples_stand_for():
     """600 calls of 4 ms stand for themselves, 400 calls of 8 ms for nine requests each."""
-    one = memory([], 0)
+    made = memory([], 0)
     for times, n, weight, seed in ((4.0, 600, 1.0, 1), (8.0, 400, 9.0, 2)):
         kind = Kind("/a", lambda rng, inside, t=times: np.full(len(inside), t), n)
-        one.add_calls(batches([kind], seed, weight=weight)[0])
-    _, found = decide(one, [], OPTIONS)
+        made.add_calls(batches([kind], seed, weight=weight)[0])
+    _, found = decide(made, [], OPTIONS)
     assert found[f"{SERVICE} GET /a"].exclusive_p50_ms == 8.0
 
 

@@ -41,19 +41,21 @@ def test_six_endpoints_stay_six_classes(recorded):
     """Each is the only class of its service, so nothing merges. No path is taken for a word."""
     written, found = decide_all(recorded, Options(), times=4)
     assert written == [] and sorted(found) == CLASSES
-    assert all(one.verdict in ("kept", "flagged") and one.requests > 15_000 for one in found.values())
+    assert all(
+        finding.verdict in ("kept", "flagged") and finding.requests > 15_000 for finding in found.values()
+    )
 
 
 def test_any_two_of_them_would_stay_apart_in_one_service(recorded):
     """Compared at equal load, all fifteen pairs are different."""
     samples = [sampled(c) for s in recorded.services.values() for c in s.classes.values()]
-    verdicts = [compare(one, other).verdict(Options()) for one, other in combinations(samples, 2)]
+    verdicts = [compare(left, right).verdict(Options()) for left, right in combinations(samples, 2)]
     assert verdicts == [DIFFERENT] * 15
 
 
 def test_caches_show_as_two_modes(recorded):
     """Rates, reservations and profiles answer from memcached or a database, others do not."""
     _, found = decide_all(recorded, Options())
-    modes = {one.service: one.modes for one in found.values()}
+    modes = {finding.service: finding.modes for finding in found.values()}
     assert (modes["rate"], modes["reservation"], modes["profile"]) == (2, 2, 2)
     assert (modes["frontend"], modes["geo"]) == (1, 1)

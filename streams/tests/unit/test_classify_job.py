@@ -136,7 +136,7 @@ async def test_a_class_is_known_since_its_first_edge_was_read(job, monkeypatch):
     monkeypatch.setattr(job._reader, "batch", read)
     before = time.time()
     await job.take_edges(_event())
-    since = {kept.since for one in job._memory.services.values() for kept in one.classes.values()}
+    since = {kept.since for service in job._memory.services.values() for kept in service.classes.values()}
     assert since and min(since) >= before
 
 

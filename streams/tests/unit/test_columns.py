@@ -32,8 +32,8 @@ def table() -> pa.Table:
 @settings(max_examples=50)
 def test_text_as_codes_is_text(first, second):
     """Selecting, joining, compacting and comparing coded text is the same as with plain lists."""
-    one, two = Strings.of(first), Strings.of(second)
-    both = Strings.concat([one, two])
+    head, tail = Strings.of(first), Strings.of(second)
+    both = Strings.concat([head, tail])
     assert both.tolist() == first + second == list(both)
     assert len(set(both.values)) == len(both.values)
     mask = np.array([text != "a" for text in first + second], dtype=bool)

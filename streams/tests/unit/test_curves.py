@@ -96,8 +96,8 @@ def _shifts(pod: Pod, u: float, slower: float, seed: int, ends: np.ndarray) -> n
     observed = simulated.observe(pod, known, random), simulated.observe(now_slow, after, random, start=start)
     load, cpu = simulated.tables(*observed)
     [(name, keys)] = service.gather(load).items()
-    one = service.model(service.record(name, keys, load, cpu), 100_000)
-    seen = one.samples(simulated.class_name(0), "here")
+    model = service.model(service.record(name, keys, load, cpu), 100_000)
+    seen = model.samples(simulated.class_name(0), "here")
     at_u = np.where(seen.at < start, seen.u, u)  # utilisation by the capacity before the change
 
     def within(first: int, end: int) -> Buckets:
@@ -275,10 +275,10 @@ def test_rare_classes_do_not_stretch_the_model_s_memory():
         at = np.sort(random.choice(2000, 100, replace=False))
         load.add_parts(Parts(at, np.zeros_like(at), [Key("s", f"s GET /{k}", "c")], np.ones((100, len(Sum)))))
     [(name, keys)] = service.gather(load).items()
-    one = service.model(service.record(name, keys, load, CpuTable(10)), 600)
-    at = one.clusters["c"].seconds.at
+    model = service.model(service.record(name, keys, load, CpuTable(10)), 600)
+    at = model.clusters["c"].seconds.at
     assert len(at) == 100 and at[-1] == max(series.newest for series in load.series.values())
-    rows = [dict(zip(BUCKETS, row, strict=True)) for row in bucket_rows(one, load.take_dirty())]
+    rows = [dict(zip(BUCKETS, row, strict=True)) for row in bucket_rows(model, load.take_dirty())]
     assert rows and min(row["window_start"] for row in rows) >= at[0] // 60 * 60
 
 

@@ -72,10 +72,10 @@ def _memory(table: LoadTable) -> dict[tuple, np.ndarray]:
     }
 
 
-def _same(one: dict, other: dict) -> None:
-    assert one.keys() == other.keys()
-    for key, sums in one.items():
-        assert sums == pytest.approx(other[key], rel=1e-9)
+def _same(found: dict, expected: dict) -> None:
+    assert found.keys() == expected.keys()
+    for key, sums in found.items():
+        assert sums == pytest.approx(expected[key], rel=1e-9)
 
 
 def _truth(messages: list) -> dict[tuple, np.ndarray]:
@@ -174,15 +174,15 @@ def test_the_graph_restarts_without_counting_twice(seed):
     served = with_repeats(random, log(random, calls))
     made = with_repeats(random, log(random, edges, names.KAFKA_TOPIC_EDGES))
     counters = Counters()
-    one, tables = graph.PartitionState(CallGraph(600, 100, counters), hot=None), Tables()
+    state, tables = graph.PartitionState(CallGraph(600, 100, counters), hot=None), Tables()
     for batch, rows in made:
-        if one.take(batch, counters):
-            one.add(one.graph.edges, one.watermark, batch, callgraph.edge_parts(rows))
+        if state.take(batch, counters):
+            state.add(state.graph.edges, state.watermark, batch, callgraph.edge_parts(rows))
             tables.store_parts(batch, callgraph.edge_parts(rows))
     tables.store_positions(batch for batch, _ in made)
     for batch, rows in served:
-        if one.take(batch, counters):
-            one.add_requests(batch, callgraph.request_parts(rows), 2.0)
+        if state.take(batch, counters):
+            state.add_requests(batch, callgraph.request_parts(rows), 2.0)
     again = graph.PartitionState(CallGraph(600, 100, counters), hot=None)
     again.restore(tables.stored(names.KAFKA_TOPIC_EDGES), tables.restored(names.KAFKA_TOPIC_EDGES), [])
     assert not any(again.take(batch, counters) for batch, _ in made)
@@ -190,7 +190,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
         if again.take(batch, counters):
             again.add_requests(batch, callgraph.request_parts(rows), 2.0)
     window = (T0, T0 + 30, 0)
-    ratios = one.graph.call_ratios(*window)
+    ratios = state.graph.call_ratios(*window)
     assert ratios
     for row, same in zip(ratios, again.graph.call_ratios(*window), strict=True):
         assert row[:6] == same[:6] and row[6:] == pytest.approx(same[6:])

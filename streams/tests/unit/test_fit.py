@@ -54,11 +54,11 @@ def _simulated(seed: int, workers: int) -> fit.Points:
     mean_s = 0.01 * workers
     at = queues.arrivals(LADDER / 0.01, random)
     work = random.exponential(mean_s, len(at))
-    own = (queues.waits(at, work, workers) + work) * 1000 + 2
+    exclusive_ms = (queues.waits(at, work, workers) + work) * 1000 + 2
     second = at.astype(int)
     n = np.bincount(second, minlength=len(LADDER)).astype(float)
-    mean = np.bincount(second, own, len(LADDER)) / np.maximum(n, 1)
-    square = np.bincount(second, own**2, len(LADDER)) / np.maximum(n, 1)
+    mean = np.bincount(second, exclusive_ms, len(LADDER)) / np.maximum(n, 1)
+    square = np.bincount(second, exclusive_ms**2, len(LADDER)) / np.maximum(n, 1)
     seconds = np.arange(len(LADDER))
     found = collect(seconds // 20, LADDER, mean, np.sqrt(np.maximum(square - mean**2, 0)), n)
     return found.points(sorted(found.filled(30)))

@@ -88,7 +88,7 @@ async def test_a_board_is_written_while_a_fit_runs(job, monkeypatch):
         events.append("fit begins")
         begun.set()
         may_end.wait(30)
-        seen.append(max(len(at) for own in recorded.load.values() for at, _ in own.values()))
+        seen.append(max(len(at) for by_class in recorded.load.values() for at, _ in by_class.values()))
         events.append("fit ends")
         return fit_service(recorded, *arguments)
 

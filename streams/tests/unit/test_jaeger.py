@@ -33,7 +33,7 @@ def _calls_of(files) -> tuple[columns.Columns, columns.Columns, dict[str, int]]:
     closed = [*iter(partition.close, None)]
 
     def rows(name: str, schema: columns.Schema) -> columns.Columns:
-        batches = [getattr(one, name) for one in closed]
+        batches = [getattr(tick, name) for tick in closed]
         parts = [native_batch.as_python(schema, native_batch.read(schema, batch)) for batch in batches]
         return columns.concat(schema, parts)
 

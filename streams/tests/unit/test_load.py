@@ -51,13 +51,13 @@ def test_parts_come_back_from_their_columns():
     """Columns stored in the order of LOAD_PARTS give the sums again."""
     parts = load.parts_of(calls(np.random.default_rng(1), 50))
     again = load.restored(parts.columns())
-    one, other = LoadTable(100, Counters()), LoadTable(100, Counters())
-    one.add_parts(parts)
-    other.add_parts(again)
+    direct, restored = LoadTable(100, Counters()), LoadTable(100, Counters())
+    direct.add_parts(parts)
+    restored.add_parts(again)
     assert len(load.LOAD_PARTS) == len(parts.columns())
-    for key, series in one.series.items():
-        assert np.array_equal(series.all()[0], other.series[key].all()[0])
-        assert series.all()[1] == pytest.approx(other.series[key].all()[1])
+    for key, series in direct.series.items():
+        assert np.array_equal(series.all()[0], restored.series[key].all()[0])
+        assert series.all()[1] == pytest.approx(restored.series[key].all()[1])
 
 
 def test_memory_is_bounded_and_what_is_older_is_counted():

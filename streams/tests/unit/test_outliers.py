@@ -189,7 +189,7 @@ def test_a_second_that_is_left_out_keeps_its_load(ms, per_second, seconds):
     cleaned = outliers.without(recorded, found)
     rows = found.all[:, 0]
     assert seconds - 1 <= rows.sum() <= seconds + 1
-    arrivals = [one.sums[rows, 0, Sum.ARRIVALS] for one in (before, cleaned)]
+    arrivals = [series.sums[rows, 0, Sum.ARRIVALS] for series in (before, cleaned)]
     assert arrivals[1].min() > 0
     assert arrivals[1].sum() - (per_second * seconds if ms > 1 else 0) == pytest.approx(
         arrivals[0].sum(), rel=0.25

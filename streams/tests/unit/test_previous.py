@@ -32,7 +32,7 @@ def calls_and_edges(payload: bytes) -> tuple[columns.Columns, columns.Columns]:
     return found[0], found[1]
 
 
-def one(batch: columns.Columns, *fields: str) -> tuple:
+def only_row(batch: columns.Columns, *fields: str) -> tuple:
     assert columns.length(batch) == 1
     return tuple(batch[name].tolist()[0] for name in fields)
 
@@ -42,8 +42,8 @@ def test_spans_of_the_filter_and_the_collector():
     calls, edges = calls_and_edges((PREVIOUS / "otlp_spans.binpb").read_bytes())
     fields = ("cluster", "service", "class", "source_cluster", "source_service", "duration_us", "exclusive_us",
               "in_flight", "class_in_flight", "arrival_rate", "response_bytes", "status")  # fmt: skip
-    assert one(calls, *fields) == ("west", "shop", "shop GET /items/{id}", "east", "front", 60_000, 20_000, 7, 7,
-                                   12.5, 70_000, 200)  # fmt: skip
+    assert only_row(calls, *fields) == ("west", "shop", "shop GET /items/{id}", "east", "front", 60_000, 20_000,
+                                        7, 7, 12.5, 70_000, 200)  # fmt: skip
     fields = (
         "source_cluster",
         "source_class",
@@ -52,7 +52,7 @@ def test_spans_of_the_filter_and_the_collector():
         "network_us",
         "ruleset_version",
     )
-    assert one(edges, *fields) == (
+    assert only_row(edges, *fields) == (
         "west",
         "shop GET /items/{id}",
         "east",

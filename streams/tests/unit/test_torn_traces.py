@@ -29,7 +29,7 @@ def _torn(world: World) -> Log:
     for n in range(40):
         first, *rest = world.messages([world.trace(T0_MS * 1000 + n * 10_000)], PIECES)
         log.append((n / 100, first.SerializeToString()))
-        log += [(AWAY_S + n / 100, one.SerializeToString()) for one in rest]
+        log += [(AWAY_S + n / 100, message.SerializeToString()) for message in rest]
     return sorted(log)
 
 

@@ -77,9 +77,9 @@ def test_an_envoy_that_is_connected_is_not_gone_by_chance(rps, entry, seed):
     world.connected = 2
 
     def second(now: int, envoys: tuple[str, ...]) -> dict[str, DemandEntry]:
-        own = {envoy: {(A, entry): int(chance.poisson(rps))} for envoy in envoys}
-        world.run(now, now + 1, own)
-        came.append(sum(count for counts in own.values() for count in counts.values()))
+        counts = {envoy: {(A, entry): int(chance.poisson(rps))} for envoy in envoys}
+        world.run(now, now + 1, counts)
+        came.append(sum(count for by_series in counts.values() for count in by_series.values()))
         rate = sum(came[-5:]) / 5
         return world.show(now + 0.5, {A: rate} if entry else {}, rate)
 

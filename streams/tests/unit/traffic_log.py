@@ -78,6 +78,6 @@ def with_repeats(random: np.random.Generator, messages: list, share: float = 0.3
     for message in messages:
         found.append(message)
         if random.random() < share:
-            own = [m for m in found if m[0].source == message[0].source]
-            found += own[-int(random.integers(1, 4)) :]
+            of_source = [m for m in found if m[0].source == message[0].source]
+            found += of_source[-int(random.integers(1, 4)) :]
     return found
