@@ -5,7 +5,7 @@ Only this file and lease.py access Redis.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf import json_format
 from redis.asyncio import Redis
@@ -36,12 +36,53 @@ def connect(url: str, options: Mapping[str, Any] | None = None) -> Redis:
     )
 
 
+class _Replies(NamedTuple):
+    """Redis's replies about one cluster, in the order of the requests. Each may be an error."""
+
+    load: dict[str, str]
+    demand: dict[str, str]
+    heartbeat: str | None
+    unknown: dict[str, str]
+
+
+class _Boards(NamedTuple):
+    """The boards of one cluster, by class, and what is unknown there, by service."""
+
+    load: dict[str, LoadBoardEntry]
+    demand: dict[str, DemandEntry]
+    unknown: dict[str, UnknownEntry]
+
+
 async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
     """Reads the part of Telemetry that is in Redis, in one round trip.
 
     Entries that cannot be read are listed in `malformed`. The load of the service or cluster that
     such an entry describes is unknown.
     """
+    pairs, replies = await _request_boards(redis, clusters)
+    bad: list[str] = []
+    parsed = {c: _parse_boards(reply, bad) for c, reply in replies.items()}
+    network = _network(pairs, bad)
+    heartbeats = {c: _heartbeat(reply.heartbeat, c, bad) for c, reply in replies.items()}
+    beats = {c: beat for c, beat in heartbeats.items() if beat is not None}
+    envoys = {c: _envoys(beat) for c, beat in beats.items()}
+    return Telemetry(
+        load={c: board.load for c, board in parsed.items()},
+        demand={c: board.demand for c, board in parsed.items()},
+        network=network,
+        placement={c: frozenset(envoys[c]) if c in envoys else None for c in clusters},
+        hold_s={c: float(beat.hold_seconds) for c, beat in beats.items() if beat.HasField("hold_seconds")},
+        serving={c: beat.ruleset_version for c, beat in beats.items() if beat.ruleset_version},
+        unknown={c: board.unknown for c, board in parsed.items() if board.unknown},
+        malformed=tuple(bad),
+        pods={(c, service): count for c, counts in envoys.items() for service, count in counts.items()},
+    )
+
+
+async def _request_boards(
+    redis: Redis, clusters: tuple[str, ...]
+) -> tuple[dict[str, str], dict[str, _Replies]]:
+    """Returns the fields of the network board, and the other replies by cluster."""
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.hgetall(names.REDIS_KEY_NETWORK)
         for cluster in clusters:
@@ -50,35 +91,17 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
             pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
             pipeline.hgetall(names.REDIS_KEY_UNKNOWN.format(cluster=cluster))
         pairs, *replies = await pipeline.execute(raise_on_error=False)
-    bad: list[str] = []
-    load: dict[str, dict[str, LoadBoardEntry]] = {}
-    demand: dict[str, dict[str, DemandEntry]] = {}
-    unknown: dict[str, dict[str, UnknownEntry]] = {}
-    for c, load_fields, demand_fields, unknown_fields in zip(
-        clusters, replies[0::4], replies[1::4], replies[3::4], strict=True
-    ):
-        lost: dict[str, str] = {}
-        load[c] = _board(load_fields, LoadBoardEntry, bad, lost)
-        demand[c] = _board(demand_fields, DemandEntry, bad, lost)
-        found = _unknowns(unknown_fields) | {service: UnknownEntry(0.0, why) for service, why in lost.items()}
-        unknown |= {c: found} if found else {}
-    texts = dict(zip(clusters, replies[2::4], strict=True))
-    beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}
-    return Telemetry(
-        load=load,
-        demand=demand,
-        network=_network(pairs, bad),
-        placement={c: _services(text, c, bad) for c, text in texts.items()},
-        hold_s={c: float(beat.hold_seconds) for c, beat in beats.items() if beat.HasField("hold_seconds")},
-        serving={c: beat.ruleset_version for c, beat in beats.items() if beat.ruleset_version},
-        unknown=unknown,
-        malformed=tuple(bad),
-        pods={
-            (c, service): count
-            for c, text in texts.items()
-            for service, count in (_connected(text, c, []) or {}).items()
-        },
-    )
+    columns = (replies[i::4] for i in range(4))
+    return pairs, {c: _Replies(*row) for c, *row in zip(clusters, *columns, strict=True)}
+
+
+def _parse_boards(replies: _Replies, bad: list[str]) -> _Boards:
+    """Parses the boards of one cluster. Services with unreadable entries are unknown there."""
+    lost: dict[str, str] = {}
+    load = _board(replies.load, LoadBoardEntry, bad, lost)
+    demand = _board(replies.demand, DemandEntry, bad, lost)
+    unreadable = {service: UnknownEntry(0.0, why) for service, why in lost.items()}
+    return _Boards(load, demand, _unknowns(replies.unknown) | unreadable)
 
 
 async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
@@ -178,10 +201,13 @@ def _services(text: str | None, cluster: str, bad: list[str]) -> frozenset[str] 
 
 
 def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int] | None:
-    """Returns the number of connected Envoys of each service that has any. None: unknown."""
+    """Returns what `_envoys` returns for the heartbeat. None if there is no readable one."""
     heartbeat = _heartbeat(text, cluster, bad)
-    if heartbeat is None:
-        return None
+    return None if heartbeat is None else _envoys(heartbeat)
+
+
+def _envoys(heartbeat: Heartbeat) -> dict[str, int]:
+    """Returns the number of connected Envoys of each service that has any."""
     return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
 
 
