@@ -92,29 +92,58 @@ def decide(
     if any(key not in proposed for key in candidate):
         kept = _with_new(memory, candidate, problem, least_bad, thresholds, now)
         return propose("new routes") if kept is None else kept
-    if _fitting(problem, intended) is None:
-        return propose("a destination in force can no longer serve")
+    if why := _unusable(problem, intended, in_force, least_bad):
+        return propose(why)
+    # Drop rules of routes that the problem no longer has.
+    memory = replace(memory, intended={key: intended[key] for key in candidate})
+    moved = difference(proposed, candidate)
+    gain = _paying_gain(problem, proposed, candidate, moved, minimises, thresholds)
+    if gain is None:
+        return _keep(replace(memory, pending=None), in_force, now, thresholds)
+    sure = urgent or gain >= thresholds.sure_gain
+    if confirmed(memory, candidate, moved, sure, thresholds, now):
+        return propose(f"a weight differs by {moved / TOTAL:.1%}")
+    return _keep(pending(memory, candidate, moved, now), in_force, now, thresholds)
+
+
+def _unusable(
+    problem: Problem, intended: Rules, in_force: InForce | None, least_bad: Evaluation | None
+) -> str:
+    """Returns why the intended rules must be replaced at once. Empty if they may stay in force."""
+    if not _fits(problem, intended):
+        return "a destination in force can no longer serve"
     # Check all intended rules: one that the candidate no longer has may be denied by now.
     broken = [] if _operators(in_force) else verify(problem, intended, least_bad, LIMIT_SLACK)
-    if broken:
-        return propose(f"rules in force break a constraint: {broken[0]}")
-    # Drop rules of routes that the problem no longer has.
-    intended = {key: intended[key] for key in candidate}
-    memory = replace(memory, intended=intended)
-    moved = difference(proposed, candidate)
-    pays = moved > thresholds.min_weight_change
-    if pays:
-        gain = _gain(problem, proposed, candidate) if minimises else 1.0
-        pays = gain >= thresholds.min_gain
-        sure = urgent or gain >= thresholds.sure_gain
-        if pays and confirmed(memory, candidate, moved, sure, thresholds, now):
-            return propose(f"a weight differs by {moved / TOTAL:.1%}")
-    memory = pending(memory, candidate, moved, now) if pays else replace(memory, pending=None)
+    return f"rules in force break a constraint: {broken[0]}" if broken else ""
+
+
+def _paying_gain(
+    problem: Problem,
+    proposed: Rules,
+    candidate: Rules,
+    moved: int,
+    minimises: bool,
+    thresholds: Thresholds,
+) -> float | None:
+    """Returns the relative gain of the candidate. None if the change is too small to pay.
+
+    `moved`: the largest weight difference. The gain is 1 if the policy does not minimise.
+    """
+    if moved <= thresholds.min_weight_change:
+        return None
+    gain = _gain(problem, proposed, candidate) if minimises else 1.0
+    return gain if gain >= thresholds.min_gain else None
+
+
+def _keep(memory: Memory, in_force: InForce | None, now: float, thresholds: Thresholds) -> Decision:
+    """Renews the intended rules if they are not in force or if a renewal is due. Else waits."""
+    _, intended = _proposed(memory)
     if not _holds(intended, in_force):
         return _renewed(memory, intended, "rules in force are not those proposed", now)
     if due(memory, thresholds, now):
         return _renewed(memory, intended, "renewal", now)
-    why = "a change that pays waits to be seen again" if pays else "no weight differs enough"
+    waits = memory.pending is not None
+    why = "a change that pays waits to be seen again" if waits else "no weight differs enough"
     return Decision(Action.WAIT, intended, why, memory)
 
 
@@ -201,13 +230,13 @@ def _operators(in_force: InForce | None) -> bool:
     return in_force is not None and in_force.origin == Origin.ORIGIN_OPERATOR
 
 
-def _fitting(problem: Problem, rules: Rules) -> Rules | None:
-    """Returns the rules, or None if they do not fit the problem."""
+def _fits(problem: Problem, rules: Rules) -> bool:
+    """Returns whether the rules fit the problem."""
     try:
         to_shares(problem, rules)
     except ProblemError:
-        return None
-    return rules
+        return False
+    return True
 
 
 def _gain(problem: Problem, proposed: Rules, candidate: Rules) -> float:
