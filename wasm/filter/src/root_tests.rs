@@ -248,13 +248,13 @@ fn totals_are_sent_every_second() {
 /// One of several workers sends the totals, which include classes that only other workers have met.
 #[test]
 fn one_worker_sends_for_all() {
-    let (one, fake) = configured(INBOUND);
-    let mut other = Root::new(fake.clone());
-    assert!(other.configure());
-    arrive(&one, &fake, 2).log();
+    let (worker, fake) = configured(INBOUND);
+    let mut other_worker = Root::new(fake.clone());
+    assert!(other_worker.configure());
+    arrive(&worker, &fake, 2).log();
     fake.0.advance_ms(1_000);
-    other.tick();
-    one.tick();
+    other_worker.tick();
+    worker.tick();
     assert_eq!(fake.0.totals().len(), 1);
     assert_eq!(requests(&fake).iter().map(|(_, _, count)| count).sum::<i64>(), 1);
 }

@@ -225,17 +225,18 @@ fn several_traceparents_are_malformed() {
 #[test]
 fn started_traces_are_sampled_by_ratio() {
     let half = read_with(0.5, &[("tracestate", "stray=1")]);
-    let none = read_with(0.0, &[("tracestate", "stray=1")]);
+    let unsampled = read_with(0.0, &[("tracestate", "stray=1")]);
     let kept = half.sampled;
     assert_eq!(half.tracestate.as_deref(), kept.then_some("ot=th:8"));
     assert_eq!(edited(&half, "tracestate"), Some(kept.then(|| "ot=th:8".to_string())));
     let (_, _, flags) = parse_traceparent(half.traceparent().as_bytes()).unwrap();
     assert_eq!(flags, if kept { 3 } else { 2 });
-    assert!(!none.sampled && none.tracestate.is_none());
-    assert_eq!(edited(&none, "tracestate"), Some(None));
-    let (_, _, flags) = parse_traceparent(edited(&none, "traceparent").unwrap().unwrap().as_bytes()).unwrap();
+    assert!(!unsampled.sampled && unsampled.tracestate.is_none());
+    assert_eq!(edited(&unsampled, "tracestate"), Some(None));
+    let (_, _, flags) =
+        parse_traceparent(edited(&unsampled, "traceparent").unwrap().unwrap().as_bytes()).unwrap();
     assert_eq!(flags, 2);
-    let next = edited(&none, "traceparent").unwrap().unwrap();
+    let next = edited(&unsampled, "traceparent").unwrap().unwrap();
     assert!(!read(&[("traceparent", &next)]).sampled, "the next proxy honours it");
 }
 

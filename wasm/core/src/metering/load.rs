@@ -70,10 +70,10 @@ impl LoadWindow {
         let first = *self.samples.front()?;
         let elapsed = now_ns.saturating_sub(first.at_ns);
         if elapsed < SECOND_NS {
-            let seen = count.saturating_sub(first.count) as f64;
+            let observed = count.saturating_sub(first.count) as f64;
             return match first.count {
-                0 => Some(seen),
-                _ if elapsed >= MIN_HISTORY_NS => Some(seen * SECOND_NS as f64 / elapsed as f64),
+                0 => Some(observed),
+                _ if elapsed >= MIN_HISTORY_NS => Some(observed * SECOND_NS as f64 / elapsed as f64),
                 _ => None,
             };
         }

@@ -85,7 +85,7 @@ fn decoded_spans(request: &ExportTraceServiceRequest) -> &[Decoded] {
 fn attribute(span: &Decoded, key: &str) -> Option<Value> {
     let mut pairs = span.attributes.iter().filter(|pair| pair.key == key);
     let value = pairs.next()?.value.as_ref()?.value.clone();
-    assert!(pairs.next().is_none(), "{key} is told twice");
+    assert!(pairs.next().is_none(), "{key} is recorded twice");
     value
 }
 

@@ -85,8 +85,8 @@ pub trait Properties {
 /// a little-endian double, and a string as its text.
 pub fn ruleset_version(property: &[u8]) -> Option<u64> {
     // From 2^53 on, a double no longer distinguishes neighbouring whole numbers.
-    let whole = |n: &f64| n.fract() == 0.0 && (1.0..9_007_199_254_740_992.0).contains(n);
-    let number = property.try_into().map(f64::from_le_bytes).ok().filter(whole);
+    let is_whole_number = |n: &f64| n.fract() == 0.0 && (1.0..9_007_199_254_740_992.0).contains(n);
+    let number = property.try_into().map(f64::from_le_bytes).ok().filter(is_whole_number);
     number
         .map(|number| number as u64)
         .or_else(|| std::str::from_utf8(property).ok().and_then(|text| text.parse().ok()))

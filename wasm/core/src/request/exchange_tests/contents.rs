@@ -51,8 +51,8 @@ fn sizes_of_what_passed() {
     }
     let reset = finish(arrive_with_body(&config, &sent), &config, 130, passed(0)).unwrap();
     assert_eq!(reset.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("400"), "no answer came");
-    let none = finish(arrive(&config, &[]), &config, 130, passed(1 << 6)).unwrap();
-    assert_eq!(none.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("0"), "no body is no body");
+    let bodiless = finish(arrive(&config, &[]), &config, 130, passed(1 << 6)).unwrap();
+    assert_eq!(bodiless.get(OTEL_ATTRIBUTE_REQUEST_SIZE), Some("0"), "no body is no body");
 }
 
 /// The routed cluster is read only when the class and the response do not name the whole

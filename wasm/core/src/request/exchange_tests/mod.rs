@@ -101,7 +101,7 @@ fn finish(exchange: Exchange, config: &Config, at_ms: u64, mut fake: Fake) -> Op
     let attributes =
         span.attributes.iter().map(|p| (p.key.clone(), text(p.value.clone().unwrap().value.unwrap())));
     let recorded = attributes.collect::<HashMap<_, _>>();
-    assert_eq!(recorded.len(), span.attributes.len(), "an attribute is told twice: {:?}", span.attributes);
+    assert_eq!(recorded.len(), span.attributes.len(), "a repeated attribute: {:?}", span.attributes);
     Some(Finished { attributes: recorded, span })
 }
 
