@@ -11,16 +11,16 @@ locals {
     [for name, cluster in var.clusters : { cluster = name, workload = "agent" } if cluster.agent],
   )
   workloads = merge(
-    { for one in local.in_clusters : "cluster/${one.cluster}/${one.workload}" => {
-      authority  = "cluster/${one.cluster}/${var.clusters[one.cluster].authorities.active}"
-      generation = var.clusters[one.cluster].certificates
+    { for holder in local.in_clusters : "cluster/${holder.cluster}/${holder.workload}" => {
+      authority  = "cluster/${holder.cluster}/${var.clusters[holder.cluster].authorities.active}"
+      generation = var.clusters[holder.cluster].certificates
       # An agent is a collector to the Envoys that send it spans: they take that identity alone.
-      uris = ["spiffe://${var.trust_domain}/cluster/${one.cluster}/${one.workload == "agent" ? "collector" : one.workload}"]
+      uris = ["spiffe://${var.trust_domain}/cluster/${holder.cluster}/${holder.workload == "agent" ? "collector" : holder.workload}"]
       dns_names = [
-        for suffix in ["", ".${local.namespaces[one.cluster]}", ".${local.namespaces[one.cluster]}.svc", ".${local.namespaces[one.cluster]}.svc.cluster.local"] :
-        "spillway-${one.workload}${suffix}"
+        for suffix in ["", ".${local.namespaces[holder.cluster]}", ".${local.namespaces[holder.cluster]}.svc", ".${local.namespaces[holder.cluster]}.svc.cluster.local"] :
+        "spillway-${holder.workload}${suffix}"
       ]
-      uses = local.uses[one.workload == "agent" ? "peer" : "server"]
+      uses = local.uses[holder.workload == "agent" ? "peer" : "server"]
     } },
     { for name, server in var.servers.certificates : "${local.servers}/${name}" => {
       authority  = "${local.servers}/${var.servers.active}"
