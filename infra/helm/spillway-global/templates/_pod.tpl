@@ -3,9 +3,9 @@ Settings of pods, for all workloads (root.Values) or in the values of one worklo
 chart's. Labels and annotations are merged, and variables, volumes and mounts are added. Both charts share this file.
 */}}
 {{- define "spillway.scheduling" -}}
-{{- $own := .values | default dict }}
+{{- $overrides := .values | default dict }}
 {{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
-{{- with hasKey $own $key | ternary (get $own $key) (get $.root.Values $key) }}
+{{- with hasKey $overrides $key | ternary (get $overrides $key) (get $.root.Values $key) }}
 {{ $key }}: {{ toJson . }}
 {{- end }}
 {{- end }}
@@ -13,15 +13,15 @@ chart's. Labels and annotations are merged, and variables, volumes and mounts ar
 
 {{/* Spreads pods over zones and nodes by default. A constraint without a selector selects the workload's own pods. */}}
 {{- define "spillway.spread" -}}
-{{- $own := .values | default dict }}
-{{- $said := hasKey $own "topologySpreadConstraints" | ternary (get $own "topologySpreadConstraints") .root.Values.topologySpreadConstraints }}
-{{- if not (kindIs "slice" $said) }}
-{{- $said = list }}
+{{- $overrides := .values | default dict }}
+{{- $constraints := hasKey $overrides "topologySpreadConstraints" | ternary (get $overrides "topologySpreadConstraints") .root.Values.topologySpreadConstraints }}
+{{- if not (kindIs "slice" $constraints) }}
+{{- $constraints = list }}
 {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-{{- $said = append $said (dict "maxSkew" 1 "topologyKey" . "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- $constraints = append $constraints (dict "maxSkew" 1 "topologyKey" . "whenUnsatisfiable" "ScheduleAnyway") }}
 {{- end }}
 {{- end }}
-{{- with $said }}
+{{- with $constraints }}
 topologySpreadConstraints:
   {{- range . }}
   - {{ merge (dict) . (dict "labelSelector" (dict "matchLabels" (include "spillway.selector" $ | fromYaml))) | toJson }}
@@ -89,8 +89,8 @@ automountServiceAccountToken: false
 
 {{- define "spillway.disruption" -}}
 {{- $all := .root.Values.podDisruptionBudget }}
-{{- $own := .values.podDisruptionBudget | default dict }}
-{{- if hasKey $own "enabled" | ternary $own.enabled $all.enabled }}
+{{- $budget := .values.podDisruptionBudget | default dict }}
+{{- if hasKey $budget "enabled" | ternary $budget.enabled $all.enabled }}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
@@ -99,7 +99,7 @@ metadata:
   labels:
     {{- include "spillway.labels" . | nindent 4 }}
 spec:
-  maxUnavailable: {{ hasKey $own "maxUnavailable" | ternary $own.maxUnavailable $all.maxUnavailable }}
+  maxUnavailable: {{ hasKey $budget "maxUnavailable" | ternary $budget.maxUnavailable $all.maxUnavailable }}
   unhealthyPodEvictionPolicy: AlwaysAllow # a broken pod does not block the drain of its node
   selector:
     matchLabels:
