@@ -75,13 +75,16 @@ def plan(ask: Ask, roles: Iterable[Role], passwords: dict[str, str], set_passwor
             found.append(Change(name, "create user", f"CREATE USER {name} {by}"))
         elif set_passwords:
             found.append(Change(name, "set password", f"ALTER USER {name} {by}"))
-        privileges, others = _rights(ask, name) if name in existing else (set(), set())
+        privileges, granted_roles = _rights(ask, name) if name in existing else (set(), set())
         wanted = {privilege for right in role.rights for privilege in _single(right)}
-        found += [Change(name, f"revoke {other}", f"REVOKE {other} FROM {name}") for other in sorted(others)]
+        found += [
+            Change(name, f"revoke {granted}", f"REVOKE {granted} FROM {name}")
+            for granted in sorted(granted_roles)
+        ]
         if privileges != wanted:
             # In one statement, so that no right is missing in between.
-            whole = f"GRANT {', '.join(role.rights)} TO {name} WITH REPLACE OPTION"
-            found.append(Change(name, _difference(privileges, wanted), whole))
+            statement = f"GRANT {', '.join(role.rights)} TO {name} WITH REPLACE OPTION"
+            found.append(Change(name, _difference(privileges, wanted), statement))
         if role.settings and (name not in existing or _settings(ask, name) != set(role.settings)):
             text = ", ".join(f"{setting} = {value} READONLY" for setting, value in role.settings)
             found.append(Change(name, f"set {text}", f"ALTER USER {name} SETTINGS {text}"))
@@ -95,7 +98,7 @@ def _difference(has: set[str], wanted: set[str]) -> str:
 
 def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
     """Returns the privileges of a user, each as 'SELECT ON db.table', and its roles."""
-    privileges, others = set(), set()
+    privileges, granted_roles = set(), set()
     for (line,) in ask(f"SHOW GRANTS FOR {user}"):
         text = line.partition(" TO ")[0]
         if match := _GRANT.fullmatch(text):
@@ -104,8 +107,8 @@ def _rights(ask: Ask, user: str) -> tuple[set[str], set[str]]:
         elif text.startswith("REVOKE "):  # a broader privilege, revoked in part
             privileges.add(text)
         else:
-            others.add(text.removeprefix("GRANT "))
-    return privileges, others
+            granted_roles.add(text.removeprefix("GRANT "))
+    return privileges, granted_roles
 
 
 def _single(right: str) -> set[str]:

@@ -207,10 +207,10 @@ def test_a_servers_users_are_made_of_the_same_file(tmp_path):
     """
     made = (ROOT / "infra" / "clickhouse" / "users.xml").read_text()
     assert made == grants.server_users_xml(ROLES.values())
-    whole = made
+    text = made
     for mark, more in _SERVERS_OWN.items():
-        whole = whole.replace(mark, more)
-    (tmp_path / "users.xml").write_text(whole)
+        text = text.replace(mark, more)
+    (tmp_path / "users.xml").write_text(text)
     config = f"<clickhouse><users_config>{tmp_path}/users.xml</users_config></clickhouse>"
     (tmp_path / "config.xml").write_text(config)
     environment = os.environ | {grants.password_variable(role): "p" + secrets.token_hex(8) for role in ROLES}
