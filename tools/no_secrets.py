@@ -77,8 +77,8 @@ def findings(root: Path, files: list[str], exceptions: dict[tuple[str, str], str
         except UnicodeDecodeError:
             continue  # tools/artefacts.py judges those
         for line, rule in sorted(_of(name, text)):
-            whole = text.splitlines()[line - 1]
-            excused = [key for key in exceptions if key[0] == name and key[1] in whole]
+            line_text = text.splitlines()[line - 1]
+            excused = [key for key in exceptions if key[0] == name and key[1] in line_text]
             used.update(excused)
             if not excused:
                 found.append(f"{name}:{line}: {rule}")

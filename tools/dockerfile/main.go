@@ -116,8 +116,8 @@ func read(path string) (file, error) {
 			made.Arguments[argument.Key] = argument.ValueString()
 		}
 	}
-	for _, one := range stages {
-		made.Stages = append(made.Stages, of(one))
+	for _, parsed := range stages {
+		made.Stages = append(made.Stages, describeStage(parsed))
 	}
 	return made, nil
 }
@@ -129,9 +129,9 @@ func line(where []parser.Range) int {
 	return where[0].Start.Line
 }
 
-func of(one instructions.Stage) stage {
-	made := stage{Base: one.BaseName, Platform: one.Platform, Name: one.Name, Instructions: []instruction{}}
-	for _, command := range one.Commands {
+func describeStage(parsed instructions.Stage) stage {
+	made := stage{Base: parsed.BaseName, Platform: parsed.Platform, Name: parsed.Name, Instructions: []instruction{}}
+	for _, command := range parsed.Commands {
 		step := instruction{Name: strings.ToUpper(command.Name()), Text: fmt.Sprint(command)}
 		if copied, ok := command.(*instructions.CopyCommand); ok {
 			step.From, step.Sources, step.Target = copied.From, copied.SourcePaths, copied.DestPath
