@@ -104,10 +104,13 @@ def shares_of(problem: Problem, flows: Floats, load: Floats) -> Floats:
         return shares
     cost = marginal_ms(problem, load)
     for e, i in zip(*np.nonzero(empty), strict=True):
+        floor, free = layout.floor[e, i], layout.free[e, i]
+        if not free.any():  # the floors decide all, but for rounding
+            shares[e, i] = floor / floor.sum()
+            continue
         hops = hop_ms(problem, e, cost[layout.edge_target[e]])[i]
-        shares[e, i] = layout.floor[e, i]
-        nearest = int(np.argmin(np.where(layout.free[e, i], hops, np.inf)))
-        shares[e, i, nearest] += max(1.0 - layout.floor[e, i].sum(), 0.0)
+        shares[e, i] = floor
+        shares[e, i, int(np.argmin(np.where(free, hops, np.inf)))] += max(1.0 - floor.sum(), 0.0)
     return shares
 
 

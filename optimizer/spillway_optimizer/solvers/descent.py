@@ -55,15 +55,21 @@ def optimum(
     lower = minimise(relaxation(problem))
     if not _spread(problem):
         return Optimum(lower.flows, lower.bound, ())
-
-    flows, value = descend(problem, minimise, lower.flows, late)
-    if _proven(problem, flows, lower.bound) > max(enough, _SURE) and not late():
-        # Where the relaxation is far away, its routing is no better a start than any other.
+    flows, bound = lower.flows, lower.bound
+    starts = [flows]
+    if _proven(problem, flows, bound) > max(enough, _SURE):
+        # The relaxation is far away, or there was not enough time for it. A looser one is easier.
+        # Its routing, or that of an idle mesh, may be a better start.
+        loose = minimise(relaxation(problem, least=True))
+        bound = max(bound, loose.bound)
         idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
-        other, other_value = descend(problem, minimise, propagate(layout, idle)[0], late)
-        if other_value < value:
-            flows, value = other, other_value
-    return Optimum(flows, lower.bound, not_convex(problem, flows, lower.bound))
+        starts += [loose.flows, propagate(layout, idle)[0]]
+    ends: list[tuple[Floats, float]] = []
+    for start in sorted(starts, key=lambda flows: penalised(problem, flows)):
+        if not ends or not late():
+            ends.append(descend(problem, minimise, start, late))
+    flows = min(ends, key=lambda end: end[1])[0]
+    return Optimum(flows, bound, not_convex(problem, flows, bound))
 
 
 def not_convex(problem: Problem, flows: Floats, bound_ms: float) -> tuple[str, ...]:
@@ -81,14 +87,20 @@ def _proven(problem: Problem, flows: Floats, bound_ms: float) -> float:
     return max(relative_gap(penalised(problem, flows), bound_ms, over), 0.0)
 
 
-def relaxation(problem: Problem) -> Convex:
+def relaxation(problem: Problem, least: bool = False) -> Convex:
     """Returns the convex problem that never costs more than the objective.
 
-    It equals the objective where the queueing terms are in proportion to the weights.
+    It equals the objective where the queueing terms are in proportion to the weights. With `least`,
+    all classes of a service queue like the one that queues least, and the rest of their queueing
+    terms counts as if stations were idle.
     """
-    layout = problem.layout
-    beta = (layout.wait * layout.b)[:, None] + layout.failure
-    return Convex(problem, np.repeat(_alpha(problem)[:, None], len(layout.clusters), axis=1), beta)
+    layout, alpha = problem.layout, _alpha(problem)
+    rest = np.zeros_like(alpha)
+    if least:
+        smallest = _least(problem, alpha)
+        rest, alpha = (alpha - smallest) * layout.weight, smallest
+    beta = (layout.wait * layout.b + rest)[:, None] + layout.failure
+    return Convex(problem, np.repeat(alpha[:, None], len(layout.clusters), axis=1), beta)
 
 
 def descend(
@@ -123,10 +135,16 @@ def _alpha(problem: Problem) -> Floats:
     """Returns a / weight [K]. Values of a service that differ by rounding alone are its least."""
     layout = problem.layout
     own = layout.wait * layout.a / layout.weight
-    least = np.full(len(layout.services), np.inf)
-    np.minimum.at(least, layout.class_service, own)
-    least = least[layout.class_service]
+    least = _least(problem, own)
     return np.where(own - least > _SAME * np.maximum(own, 1e-12), own, least)
+
+
+def _least(problem: Problem, values: Floats) -> Floats:
+    """Returns the least value [K] of the classes of each class's service."""
+    layout = problem.layout
+    least = np.full(len(layout.services), np.inf)
+    np.minimum.at(least, layout.class_service, values)
+    return least[layout.class_service]
 
 
 def _spread(problem: Problem) -> list[str]:

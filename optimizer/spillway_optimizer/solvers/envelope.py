@@ -29,8 +29,8 @@ import numpy as np
 from spillway_optimizer.problem.arrays import Bools, Floats, Ints
 from spillway_optimizer.solvers.stations import Stations
 
-_BISECTIONS = 40
-_NEAR = 1e-12
+_STEPS = 40
+_NEAR = 1e-10
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,21 @@ class Envelope:
         gain = self.classes.gain(self._spread(root))
         return np.where(self._same, 1.0, gain / np.where(base > 0, base, 1.0))
 
+    def stiffening(self, price: Floats, n: Floats) -> Floats:
+        """Returns how much less the stations draw [D] per price because the pull of loads falls.
+
+        `n`: normalised loads [K, C]. Where the pull rises, 0.
+        """
+        if self.even:
+            return np.zeros_like(price)
+        root = self.stations.root(price)
+        gain, there = self.stations.gain(root), self._spread(root)
+        rise = self.stations.bend(root) / np.where(gain > 0, gain, 1.0)
+        own = self.classes.bend(there) - self.classes.gain(there) * self._spread(rise)
+        change = self.total(np.where(self._same, 0.0, own * n)) / np.where(gain > 0, gain, 1.0) ** 2
+        stiffening: Floats = np.maximum(-change, 0.0)
+        return stiffening
+
     def reference(self, n: Floats) -> Floats:
         """Returns the reference's price [D] at which the classes pay for normalised loads [K, C].
 
@@ -150,13 +165,26 @@ class Envelope:
         return root
 
     def _between(self, n: Floats, low: Floats, high: Floats) -> Floats:
-        """Finds t between two bounds [D] by bisection."""
-        low, high = np.where(np.isfinite(low), low, 0.0), high.copy()
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            gain = self.total(n * self.classes.gain(self._spread(middle)))
-            over = gain > 2.0 * self.stations.capacity * middle
-            low, high = np.where(over, middle, low), np.where(over, high, middle)
-            if (high - low <= _NEAR * high).all():
+        """Finds t between two bounds [D] by false position (Illinois)."""
+        low = np.where(np.isfinite(low), low, 0.0)
+
+        def missing(root: Floats) -> Floats:
+            gain = self.total(n * self.classes.gain(self._spread(root)))
+            missing: Floats = gain - 2.0 * self.stations.capacity * root
+            return missing
+
+        at_low, at_high = np.maximum(missing(low), 0.0), np.minimum(missing(high), 0.0)
+        root, side = high, np.zeros(len(low))
+        for _ in range(_STEPS):
+            span = at_low - at_high
+            part = np.where(span > 0, at_low / np.where(span > 0, span, 1.0), 0.0)
+            root = low + part * (high - low)
+            left = missing(root)
+            if (np.abs(left) <= _NEAR * self.stations.capacity * root).all():
                 break
-        return 0.5 * (low + high)
+            over = left > 0
+            at_high = np.where(over & (side > 0), 0.5 * at_high, np.where(over, at_high, left))
+            at_low = np.where(~over & (side < 0), 0.5 * at_low, np.where(over, left, at_low))
+            low, high = np.where(over, root, low), np.where(over, high, root)
+            side = np.where(over, 1.0, -1.0)
+        return root

@@ -18,7 +18,7 @@ from spillway_optimizer.solvers.descent import descend, not_convex, optimum, pen
 
 @dataclass(frozen=True)
 class Exact:
-    """Minimises each convex problem of the descent by linear programmes."""
+    """Linear programmes for convex problems, mixed-integer programmes for the rest of the gap."""
 
     stop: Stop = field(default_factory=Stop)
     solver: mathopt.SolverType = mathopt.SolverType.GLOP
@@ -37,7 +37,9 @@ class Exact:
             return left() < 0
 
         def minimise(convex: Convex) -> Minimum:
-            return outer.minimise(convex, replace(self.stop, seconds=max(left(), 0.0)), self.solver)
+            # A relaxation that is slow leaves time for the descent.
+            seconds = left() if convex.envelope.even else left() / 2
+            return outer.minimise(convex, replace(self.stop, seconds=max(seconds, 0.0)), self.solver)
 
         def improve(flows: Floats) -> Floats:
             return descend(problem, minimise, flows, late)[0]

@@ -47,7 +47,9 @@ class Fast:
             # Only the first problem of a solve starts from these prices. If the surrogates did too,
             # they would all end in the same basin.
             nonlocal first
-            found = budget.minimise(convex, replace(self.stop, seconds=max(left(), 0.0)), first)
+            # A relaxation that is slow leaves time for the descent.
+            seconds = left() if convex.envelope.even else left() / 2
+            found = budget.minimise(convex, replace(self.stop, seconds=max(seconds, 0.0)), first)
             if first is self._start:
                 self._start = found.start
             first = None

@@ -85,4 +85,5 @@ class Piece:
 
     def _pays_for(self, theta: float) -> Floats:
         root = np.sqrt(max(theta, 0.0) / self.classes.capacity)
-        return np.clip(self.classes.at(self.classes.price(root)), self.low, self.high)
+        paid = np.clip(self.classes.at(self.classes.price(root)), self.low, self.high)
+        return np.where((self.classes.alpha > 0) | np.isfinite(self.classes.ceiling), paid, self.high)

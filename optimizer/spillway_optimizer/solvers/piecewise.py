@@ -7,13 +7,13 @@ a lower bound on the cost of every routing.
 """
 
 import datetime
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from ortools.math_opt.python import mathopt
 
-from spillway_optimizer import SolveError
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.solvers.convex import Convex, Stop
@@ -21,6 +21,7 @@ from spillway_optimizer.solvers.outer import Programme
 from spillway_optimizer.solvers.pieces import Piece
 from spillway_optimizer.solvers.stations import Stations
 
+_LOG = logging.getLogger(__name__)
 _FIRST_TANGENTS = 6
 _MARGIN = 0.1  # a piece is not split nearer to its ends than this part of it
 _WORST = 0.3  # stations that miss this part of what the worst one misses are split too
@@ -54,8 +55,8 @@ def certify(
 ) -> Certificate:
     """Raises the bound of the relaxation `convex` until it is within the gap, or the time is over.
 
-    `cost`: the objective with its penalties. `improve`: a descent from a routing. Raises SolveError
-    when a programme has no solution.
+    `cost`: the objective with its penalties. `improve`: a descent from a routing. A programme that
+    fails ends it with what is known.
     """
     until = stop.clock() + stop.seconds
     programme, rounds = _Pieces(convex), 0
@@ -109,18 +110,22 @@ class _Pieces(Programme):
         return sum(len(station.pieces) for station in self._cut.values())
 
     def solve(self, seconds: float, gap: float) -> tuple[Floats, Floats, float] | None:
-        """Returns flows, loads and the programme's bound; None if the time was not enough."""
+        """Returns flows, loads and the programme's bound.
+
+        None if the time was not enough, or if the arithmetic of the solver was not.
+        """
         limits = mathopt.SolveParameters(
             time_limit=datetime.timedelta(seconds=max(seconds, 0.01)), relative_gap_tolerance=gap
         )
-        result = mathopt.solve(self.model, _SOLVER, params=limits)
+        try:
+            result = mathopt.solve(self.model, _SOLVER, params=limits)
+        except Exception as error:  # numerical troubles come as any exception of the bindings
+            _LOG.warning("the mixed-integer programme failed: %s: %s", type(error).__name__, error)
+            return None
         if not result.has_primal_feasible_solution():
-            if result.termination.reason == mathopt.TerminationReason.NO_SOLUTION_FOUND:
-                return None
-            raise SolveError(
-                f"the mixed-integer programme ended with {result.termination.reason.name}: "
-                f"{result.termination.detail}"
-            )
+            if result.termination.reason != mathopt.TerminationReason.NO_SOLUTION_FOUND:
+                _LOG.warning("the mixed-integer programme ended with %s", result.termination.reason.name)
+            return None
         self._result = result.variable_values()
         flows, load = self.read(self._result)
         return flows, load, result.termination.objective_bounds.dual_bound

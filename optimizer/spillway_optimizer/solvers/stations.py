@@ -18,6 +18,7 @@ from spillway_optimizer.problem.penalties import CEILING_MS
 
 _EDGE = 1.0 / (1.0 - U_LINEAR)
 _ROOT_STEPS = 30
+_SETTLED = 1e-12  # relative step at which a root is found
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Stations:
         for _ in range(_ROOT_STEPS):
             step = (self.slope(n) - price) * self.capacity / (self._bend(n) + CEILING_MS)
             n = np.maximum(n - step, edge)
+            if (np.abs(step) <= _SETTLED * n).all():
+                break
         above = np.where(price > top, bend + (price - top) * self.capacity / steep, n)
         return np.where(price > base, above, below)
 
@@ -129,6 +132,16 @@ class Stations:
             return below
         return np.where(crowded, 2.0 * self.capacity * root / self._above(root), below)
 
+    def bend(self, root: Floats) -> Floats:
+        """Returns the derivative of `gain` by the root."""
+        below = np.where(root <= (_EDGE - 1.0) * np.sqrt(self.alpha), 2.0, 0.0)
+        crowded = root > self._ceiling_root
+        if not crowded.any():
+            return below
+        n = self._above(root)
+        gain = 2.0 * self.capacity * root / n
+        return np.where(crowded, gain / np.maximum(root, 1e-300) - gain**2 / (n * self.curvature(n)), below)
+
     @cached_property
     def hyperbolic(self) -> Floats:
         """The greatest root below both ceiling and U_LINEAR."""
@@ -144,14 +157,18 @@ class Stations:
         root: Floats = np.sqrt(np.maximum(self.slope(edge) * edge - self.phi(edge), 0.0) / self.capacity)
         return root
 
+    @cached_property
+    def _bend_root(self) -> Floats:
+        """The root beyond both ceiling and U_LINEAR, where the slope becomes linear."""
+        return self.root(self.slope(np.maximum(self.ceiling, U_LINEAR) * self.capacity))
+
     def _above(self, root: Floats) -> Floats:
         """Returns the load that a root above that of the ceiling pays for.
 
         The difference of two squared roots is the integral of u * d(slope) between their loads.
         """
         edge = self.ceiling * self.capacity
-        bend = np.maximum(edge, U_LINEAR * self.capacity)
-        top = self.root(self.slope(bend))
+        bend, top = np.maximum(edge, U_LINEAR * self.capacity), self._bend_root
         # Beyond the bend the slope is linear. Before it the integral is convex in u, and at least
         # that of CEILING_MS alone, from whose solution Newton's method never passes the root.
         steep = 2.0 * self.alpha * _EDGE**2 + CEILING_MS
@@ -162,4 +179,6 @@ class Stations:
             left = (self.slope(n) * n - self.phi(n)) / self.capacity - self._ceiling_root**2 - over
             step = left * self.capacity**2 / (n * (self._bend(n) + CEILING_MS))
             n = np.maximum(n - step, edge)
+            if (np.abs(step) <= _SETTLED * n).all():
+                break
         return np.where(root > top, linear * self.capacity, n)

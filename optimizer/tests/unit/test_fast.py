@@ -13,9 +13,10 @@ from spillway_optimizer import ProblemError
 from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
-from spillway_optimizer.problem.solution import Solution
+from spillway_optimizer.problem.solution import Solution, shares_of
+from spillway_optimizer.solvers import budget
 from spillway_optimizer.solvers.convex import Stop
-from spillway_optimizer.solvers.descent import penalised
+from spillway_optimizer.solvers.descent import penalised, relaxation
 from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.fast import Fast
 
@@ -107,8 +108,26 @@ def test_without_proportion_both_bounds_hold(seed):
     best = min(_value(problem, exact), _value(problem, fast)) * problem.usd_per_ms * 3600.0
     assert max(fast.bound_usd_per_hour, exact.bound_usd_per_hour) <= best * (1 + 1e-7)
     assert exact.bound_usd_per_hour >= fast.bound_usd_per_hour * (1 - 1e-3)
+    loose = budget.minimise(relaxation(problem, least=True), FAST).minimum.bound
+    assert fast.bound_usd_per_hour >= loose * problem.usd_per_ms * 3600.0 * (1 - 1e-3)
     if any("not convex" in note for note in exact.notes):
         assert any("proven to be at most" in note for note in fast.notes)
+
+
+@pytest.mark.parametrize("seed", [7, 31, 55, 59, 61, 64, 82])
+def test_the_relaxation_is_solved_in_overload(seed):
+    """The demand exceeds capacities or ceilings, so prices lie where the curves have kinks."""
+    problem = random_problem(seed, constrained=seed % 2 > 0, convex=False)
+    found = budget.minimise(relaxation(problem), Stop(1e-3, 60, 30.0)).minimum
+    assert found.value - found.bound <= 2e-3 * found.value
+
+
+def test_a_row_that_floors_decide_goes_nowhere_else():
+    """The floors' sum is one but for rounding. The rest is not sent where no call may go."""
+    problem = random_problem(197, constrained=True, convex=False)
+    layout = problem.layout
+    idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
+    assert not idle[~layout.usable].any()
 
 
 @settings(max_examples=8, derandomize=True, database=None)
