@@ -2,6 +2,8 @@ package kafkapartitionexporter
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -11,6 +13,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"spillway.dev/collectors/kafkapartitionexporter/internal/metadata"
 	"spillway.dev/collectors/kafkapartitionexporter/internal/pack"
@@ -45,7 +49,7 @@ func createTraces(ctx context.Context, settings exporter.Settings, config compon
 		return nil, err
 	}
 	inner, err := exporterhelper.NewTraces(ctx, settings, c, s.pushTraces, s.options()...)
-	return &traces{inner, s}, err
+	return &traces{Traces: inner, sender: s}, err
 }
 
 func createMetrics(ctx context.Context, settings exporter.Settings, config component.Config) (exporter.Metrics, error) {
@@ -55,7 +59,7 @@ func createMetrics(ctx context.Context, settings exporter.Settings, config compo
 		return nil, err
 	}
 	inner, err := exporterhelper.NewMetrics(ctx, settings, c, s.pushMetrics, s.options()...)
-	return &metrics{inner, s}, err
+	return &metrics{Metrics: inner, sender: s}, err
 }
 
 func (s *sender) options() []exporterhelper.Option {
@@ -69,11 +73,39 @@ func (s *sender) options() []exporterhelper.Option {
 	}
 }
 
+// errStarting is not permanent, so the receiver's client keeps the data and sends it again.
+var errStarting = errors.New("the exporter is starting")
+
+// gate refuses data until the exporter has started. A receiver that several pipelines share starts
+// before the exporters of some of them, and the helper's queue loses data that is added while it
+// reads its own file (it takes no lock there, in version 0.155).
+type gate struct{ open atomic.Bool }
+
+func (g *gate) start(ctx context.Context, host component.Host, inner component.Component) error {
+	err := inner.Start(ctx, host)
+	g.open.Store(err == nil)
+	return err
+}
+
 // traces and metrics bound the time of a shutdown. The helper ends the queue before the exporter,
 // and a request that is never answered would hold the queue for as long as the broker is away.
 type traces struct {
 	exporter.Traces
 	sender *sender
+	gate   gate
+}
+
+// Start starts the exporter, and then lets data in.
+func (t *traces) Start(ctx context.Context, host component.Host) error {
+	return t.gate.start(ctx, host, t.Traces)
+}
+
+// ConsumeTraces passes spans on. Before the exporter has started, it returns an error.
+func (t *traces) ConsumeTraces(ctx context.Context, data ptrace.Traces) error {
+	if !t.gate.open.Load() {
+		return errStarting
+	}
+	return t.Traces.ConsumeTraces(ctx, data)
 }
 
 // Shutdown ends the exporter, and all writes in flight once Kafka has stopped answering.
@@ -85,6 +117,20 @@ func (t *traces) Shutdown(ctx context.Context) error {
 type metrics struct {
 	exporter.Metrics
 	sender *sender
+	gate   gate
+}
+
+// Start starts the exporter, and then lets data in.
+func (m *metrics) Start(ctx context.Context, host component.Host) error {
+	return m.gate.start(ctx, host, m.Metrics)
+}
+
+// ConsumeMetrics passes metrics on. Before the exporter has started, it returns an error.
+func (m *metrics) ConsumeMetrics(ctx context.Context, data pmetric.Metrics) error {
+	if !m.gate.open.Load() {
+		return errStarting
+	}
+	return m.Metrics.ConsumeMetrics(ctx, data)
 }
 
 // Shutdown ends the exporter, and all writes in flight once Kafka has stopped answering.
