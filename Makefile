@@ -44,7 +44,7 @@ clean: ## remove what set-up and runs have made
 
 test: check test-unit test-component test-e2e ## everything CI runs
 
-test-unit: setup ## no server (6 min)
+test-unit: setup ## no server (4 min)
 	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not matrix and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd contracts/go && go test ./...
 	cd collectors/kafkapartitionexporter && go test ./...
