@@ -4,7 +4,7 @@ HOME_DIR := $(CURDIR)/.spillway
 export PATH := $(HOME_DIR)/bin:$(HOME_DIR)/venv/bin:$(PATH)
 export CARGO_TARGET_DIR := $(HOME_DIR)/target
 export SPILLWAY_ENVOY := $(HOME_DIR)/venv/bin/envoy
-# Every start of a Python process would compile its sources again: 2 s of processor time in place of 0.8 s.
+# Keeps compiled Python sources. Without them, each start of a worker takes 2 s of CPU time, not 0.8.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(HOME_DIR)/pycache
 export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm

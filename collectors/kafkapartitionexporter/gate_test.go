@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// TestDataBeforeTheStartIsRefused checks that nothing is accepted before the queue is there, and
-// that the sender is told to try again.
+// TestDataBeforeTheStartIsRefused checks that nothing is accepted before the queue is there. The
+// error is not permanent, so the sender tries again.
 func TestDataBeforeTheStartIsRefused(t *testing.T) {
 	factory, ctx := NewFactory(), context.Background()
 	config := factory.CreateDefaultConfig().(*Config)

@@ -36,7 +36,8 @@ class Application:
     services: Ints  # [S] index in the layout
     class_service: Ints  # [K] index in `services`
     station: Ints  # [S, C] index below D, or -1: no price
-    envelope: Envelope  # what the load of the stations costs
+    reference: Stations  # [S, C] costs of a class of middling alpha
+    alone: Stations  # [K, C] costs of each class alone
     weight: Floats  # [K]
     beta: Floats  # [K, C] ms
     demand: Floats  # [K, C] rps
@@ -63,7 +64,8 @@ class Application:
         station = stations(priced, class_service, up)
         return cls(
             classes, edges, services, class_service, station,
-            envelope=_envelope(convex, classes, services, station[class_service]),
+            reference=convex.stations[services],
+            alone=convex.envelope.classes[classes],
             weight=layout.weight[classes],
             beta=convex.beta[classes],
             demand=layout.demand[classes],
@@ -78,6 +80,11 @@ class Application:
             up=up,
             down=down,
         )  # fmt: skip
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """What the load of the stations costs."""
+        return Envelope(self.reference[self.places], self.alone, self.station[self.class_service])
 
     def serving_ms(self, price: Floats) -> Floats:
         """[K, C] ms that a request costs where it is served, at reference prices [D]."""
@@ -163,15 +170,3 @@ class Application:
     def normalised(self, load: Floats) -> Floats:
         """Returns normalised loads [K, C] from loads [K, C]."""
         return self.weight[:, None] * load
-
-
-def _envelope(convex: Convex, classes: Ints, services: Ints, station: Ints) -> Envelope:
-    """Takes the stations of these classes out of a convex problem, numbered as in `station`."""
-    count = int(station.max(initial=-1)) + 1
-    k, c = np.nonzero(station >= 0)
-    service, cluster = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
-    service[station[k, c]], cluster[station[k, c]] = convex.layout.class_service[classes[k]], c
-    capacity = convex.layout.capacity[convex.layout.class_service[classes]]
-    return Envelope(
-        convex.stations[service, cluster], Stations(convex.alpha[classes], capacity, convex.ceiling), station
-    )

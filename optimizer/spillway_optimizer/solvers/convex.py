@@ -122,3 +122,11 @@ class Convex:
             self.envelope.cost(self.normalised(load)).sum() + (self.beta * load).sum() + (hops * flows).sum()
         )
         return float(cost) + beyond_budget(self.problem, flows)
+
+
+def seconds_for(convex: Convex, left: float) -> float:
+    """Returns how much of the time left a solve may take.
+
+    A relaxation leaves half of it for the descent that follows.
+    """
+    return max(left if convex.envelope.even else left / 2, 0.0)

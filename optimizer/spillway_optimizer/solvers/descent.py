@@ -26,7 +26,7 @@ from spillway_optimizer.solvers.convex import Convex, Minimum, relative_gap
 _STEPS = (1.0, 0.6, 0.3, 0.1, 0.03)
 _ROUNDS = 12  # most surrogates from each start
 _SAME = 1e-9  # relative difference up to which queueing terms are in proportion
-_SURE = 0.02  # relative gap above which a second start is tried
+_SURE = 0.02  # relative gap above which further starts are tried
 _LEAST_GAIN = 1e-5  # relative gain of a surrogate, below which the descent ends
 Minimise = Callable[[Convex], Minimum]
 
@@ -52,12 +52,13 @@ def optimum(
     `late` ends the descent with the best routing so far.
     """
     layout = problem.layout
-    lower = minimise(relaxation(problem))
-    if not _spread(problem):
+    convex = relaxation(problem)
+    lower = minimise(convex)
+    if convex.envelope.even:
         return Optimum(lower.flows, lower.bound, ())
     flows, bound = lower.flows, lower.bound
     starts = [flows]
-    if _proven(problem, flows, bound) > max(enough, _SURE):
+    if proven_gap(problem, flows, bound) > max(enough, _SURE):
         # The relaxation is far away, or there was not enough time for it. A looser one is easier.
         # Its routing, or that of an idle mesh, may be a better start.
         loose = minimise(relaxation(problem, least=True))
@@ -77,12 +78,12 @@ def not_convex(problem: Problem, flows: Floats, bound_ms: float) -> tuple[str, .
     return (
         "not convex: queueing terms are not in proportion to normalised weight in "
         f"{', '.join(_spread(problem))}; the routing is proven to be at most "
-        f"{_proven(problem, flows, bound_ms):.2%} above the global optimum",
+        f"{proven_gap(problem, flows, bound_ms):.2%} above the global optimum",
     )
 
 
-def _proven(problem: Problem, flows: Floats, bound_ms: float) -> float:
-    """Returns the relative gap of flows [E, C, C] to a bound."""
+def proven_gap(problem: Problem, flows: Floats, bound_ms: float) -> float:
+    """Returns the relative gap of flows [E, C, C] to a bound, at least 0."""
     over = beyond(problem, flows, evaluate(problem, flows).load)
     return max(relative_gap(penalised(problem, flows), bound_ms, over), 0.0)
 

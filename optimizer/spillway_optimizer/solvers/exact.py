@@ -12,8 +12,8 @@ from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_flows
 from spillway_optimizer.solvers import outer, piecewise
-from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
-from spillway_optimizer.solvers.descent import descend, not_convex, optimum, penalised, relaxation
+from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, seconds_for
+from spillway_optimizer.solvers.descent import descend, not_convex, optimum, relaxation
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Exact:
     solver: mathopt.SolverType = mathopt.SolverType.GLOP
 
     def route(self, problem: Problem) -> Solution:
-        """Returns a routing within `stop.seconds`.
+        """Returns a routing after `stop.seconds`, or a little more. One programme is always solved.
 
-        Raises SolveError when a programme has no optimum.
+        Raises SolveError when a linear programme has no optimum.
         """
         began = self.stop.clock()
 
@@ -37,9 +37,8 @@ class Exact:
             return left() < 0
 
         def minimise(convex: Convex) -> Minimum:
-            # A relaxation that is slow leaves time for the descent.
-            seconds = left() if convex.envelope.even else left() / 2
-            return outer.minimise(convex, replace(self.stop, seconds=max(seconds, 0.0)), self.solver)
+            stop = replace(self.stop, seconds=seconds_for(convex, left()))
+            return outer.minimise(convex, stop, self.solver)
 
         def improve(flows: Floats) -> Floats:
             return descend(problem, minimise, flows, late)[0]
@@ -48,13 +47,7 @@ class Exact:
         flows, bound, notes = found.flows, found.bound_ms, found.notes
         convex = relaxation(problem)
         if not convex.envelope.even:
-            proof = piecewise.certify(
-                convex,
-                piecewise.Candidate(flows, penalised(problem, flows), bound),
-                lambda candidate: penalised(problem, candidate),
-                improve,
-                replace(self.stop, seconds=max(left(), 0.0)),
-            )
-            flows, bound = proof.flows, proof.bound
+            rest = replace(self.stop, seconds=max(left(), 0.0))
+            flows, bound = piecewise.certify(convex, flows, bound, improve, rest)
             notes = not_convex(problem, flows, bound)
         return from_flows(problem, flows, bound * problem.usd_per_ms * 3600.0, notes)

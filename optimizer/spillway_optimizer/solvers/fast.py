@@ -6,7 +6,7 @@ from spillway_optimizer.problem.arrays import Index
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution, from_flows
 from spillway_optimizer.solvers import budget
-from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
+from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, seconds_for
 from spillway_optimizer.solvers.descent import optimum
 from spillway_optimizer.solvers.newton import Start
 
@@ -47,9 +47,8 @@ class Fast:
             # Only the first problem of a solve starts from these prices. If the surrogates did too,
             # they would all end in the same basin.
             nonlocal first
-            # A relaxation that is slow leaves time for the descent.
-            seconds = left() if convex.envelope.even else left() / 2
-            found = budget.minimise(convex, replace(self.stop, seconds=max(seconds, 0.0)), first)
+            stop = replace(self.stop, seconds=seconds_for(convex, left()))
+            found = budget.minimise(convex, stop, first)
             if first is self._start:
                 self._start = found.start
             first = None

@@ -151,8 +151,6 @@ class Newton:
             system.flat[:: len(system) + 1] += self.envelope.stiffening(at.price, n)
             # Upper limit of how attracted load can respond: all of it moves at once.
             most = np.maximum(drawn * self.weight / tau, 1e-300)
-            if not self.envelope.even:  # `system` leaves out how the pull responds
-                most = np.maximum(most, np.diag(system))
             free = (at.price > stations.alpha) | (excess > 0)
             while True:
                 step, falls = self._step(system, damping * most, at.price, excess, free)

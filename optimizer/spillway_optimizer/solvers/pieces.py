@@ -58,10 +58,6 @@ class Piece:
                 high = theta
         return 0.5 * (low + high)
 
-    def value(self, n: Floats, theta: float) -> float:
-        """Returns the tangent of `theta` at normalised loads [K]."""
-        return float((self.prices(theta) * n).sum()) - theta
-
     def thetas(self, count: int) -> list[float]:
         """Returns thetas for the first tangents, from one end of the piece to the other."""
         least, most = float(self._theta(self.low).min()), float(self._theta(self.high).max())

@@ -17,6 +17,7 @@ from ortools.math_opt.python import mathopt
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.solvers.convex import Convex, Stop
+from spillway_optimizer.solvers.descent import penalised, proven_gap
 from spillway_optimizer.solvers.outer import Programme
 from spillway_optimizer.solvers.pieces import Piece
 from spillway_optimizer.solvers.stations import Stations
@@ -29,51 +30,32 @@ _PART = 0.25  # of the gap that a programme may leave
 _SOLVER = mathopt.SolverType.GSCIP
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A routing, its cost, and a lower bound on the cost of any (ms of waiting per second)."""
-
-    flows: Floats  # [E, C, C] rps
-    value: float
-    bound: float
-
-
-@dataclass(frozen=True)
-class Certificate(Candidate):
-    """The best routing and the highest bound."""
-
-    pieces: int
-    rounds: int
-
-
 def certify(
-    convex: Convex,
-    known: Candidate,
-    cost: Callable[[Floats], float],
-    improve: Callable[[Floats], Floats],
-    stop: Stop,
-) -> Certificate:
-    """Raises the bound of the relaxation `convex` until it is within the gap, or the time is over.
+    convex: Convex, flows: Floats, bound: float, improve: Callable[[Floats], Floats], stop: Stop
+) -> tuple[Floats, float]:
+    """Closes the gap between a routing and a bound, until it is small enough or the time is over.
 
-    `cost`: the objective with its penalties. `improve`: a descent from a routing. A programme that
-    fails ends it with what is known.
+    `convex`: the relaxation. `flows`: [E, C, C] in rps. `improve`: a descent from a routing.
+    Returns the best flows and the highest bound (ms of waiting per second). A programme that fails
+    ends it with what is known.
     """
-    until = stop.clock() + stop.seconds
-    programme, rounds = _Pieces(convex), 0
-    best, value, bound = known.flows, known.value, known.bound
-    while rounds < stop.rounds and stop.clock() < until:
+    problem, until, rounds = convex.problem, stop.clock() + stop.seconds, 0
+    programme = _Pieces(convex)
+    while (
+        proven_gap(problem, flows, bound) > stop.relative_gap
+        and rounds < stop.rounds
+        and stop.clock() < until
+    ):
         rounds += 1
         found = programme.solve(until - stop.clock(), stop.relative_gap * _PART)
         if found is None:
             break
         routing, load, low = found
-        bound = max(bound, low)
-        for candidate in (routing, improve(routing)):
-            if (price := cost(candidate)) < value:
-                best, value = candidate, price
-        if value - bound <= stop.relative_gap * abs(value) or not programme.refine(load):
+        flows = min((flows, routing, improve(routing)), key=lambda f: penalised(problem, f))
+        bound = min(max(bound, low), penalised(problem, flows))
+        if not programme.refine(load):
             break
-    return Certificate(best, value, min(bound, value), programme.count, rounds)
+    return flows, bound
 
 
 @dataclass
@@ -92,9 +74,9 @@ class _Station:
     """A station with pieces, and the constraints that join them."""
 
     pieces: list[_Variables]
-    one: mathopt.LinearConstraint
+    single: mathopt.LinearConstraint  # one of the pieces is chosen
     shares: list[mathopt.LinearConstraint]  # the pieces' loads of a class are its load
-    total: mathopt.LinearConstraint
+    total: mathopt.LinearConstraint  # the pieces' costs are its cost
 
 
 class _Pieces(Programme):
@@ -104,10 +86,6 @@ class _Pieces(Programme):
         super().__init__(convex)
         self._highest = _most_load(convex.layout)
         self._cut: dict[int, _Station] = {}
-
-    @property
-    def count(self) -> int:
-        return sum(len(station.pieces) for station in self._cut.values())
 
     def solve(self, seconds: float, gap: float) -> tuple[Floats, Floats, float] | None:
         """Returns flows, loads and the programme's bound.
@@ -142,9 +120,9 @@ class _Pieces(Programme):
             if self._envelope.uneven[station]:
                 loads = self._loads(n, station)
                 true = self._cost(station, loads)
-                said = self._result[self._phi[station]]
-                if true - said > 1e-9 * max(true, 1e-9):
-                    missing[station] = true - said
+                stated = self._result[self._phi[station]]
+                if true - stated > 1e-9 * max(true, 1e-9):
+                    missing[station] = true - stated
         worst = max(missing.values(), default=0.0)
         for station, misses in missing.items():
             if misses >= _WORST * worst:
@@ -168,12 +146,13 @@ class _Pieces(Programme):
         return float((loads / total * alone).sum())  # A * g(N) and the penalty, as a mixture of the axes
 
     def _split(self, station: int, loads: Floats) -> None:
+        """Splits the chosen piece of a station at its load, or as near to it as margins allow."""
         total = float(loads.sum())
         if station not in self._cut:
             whole = Piece(self._classes(station), 0.0, max(self._highest[station], total * 1.01))
             self._cut[station] = self._join(station, whole)
         cut = self._cut[station]
-        old = max(cut.pieces, key=lambda v: self._result.get(v.chosen, 1.0) if len(cut.pieces) > 1 else 1.0)
+        old = max(cut.pieces, key=lambda variables: self._result.get(variables.chosen, 1.0))
         low, high = old.piece.low, old.piece.high
         margin = _MARGIN * (high - low)
         at = min(max(total, low + margin), high - margin)
@@ -207,7 +186,7 @@ class _Pieces(Programme):
         model = self.model
         chosen, cost = model.add_binary_variable(), model.add_variable(lb=0.0)
         loads = [model.add_variable(lb=0.0) for _ in self._at[station]]
-        cut.one.set_coefficient(chosen, 1.0)
+        cut.single.set_coefficient(chosen, 1.0)
         cut.total.set_coefficient(cost, -1.0)
         for share, load in zip(cut.shares, loads, strict=True):
             share.set_coefficient(load, 1.0)

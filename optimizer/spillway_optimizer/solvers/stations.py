@@ -25,14 +25,14 @@ _SETTLED = 1e-12  # relative step at which a root is found
 class Stations:
     """The cost functions of a number of stations.
 
-    `stations[s, c]` is a single station: its values are NumPy scalars instead of arrays.
+    Indexing selects stations, as in the arrays.
     """
 
     alpha: Floats  # ms, at least 0
     capacity: Floats  # normalised rps
     ceiling: float  # utilisation above which load costs CEILING_MS; inf: no ceiling
 
-    def __getitem__(self, index: tuple[Ints, Ints] | tuple[int, int]) -> Self:
+    def __getitem__(self, index: Ints | tuple[Ints, Ints]) -> Self:
         return type(self)(self.alpha[index], self.capacity[index], self.ceiling)
 
     @property
