@@ -12,8 +12,10 @@
 --                   failures
 --   lost_max        worst loss from merging routes and from integer weights, relative to the
 --                   objective
+--   limits_max      worst loss from limits on destinations, relative to the objective without them
 --   binding         constraints and capacities that limited the objective, the most frequent first
 --   notes           the most frequent notes: overload, limits that could not be kept, assumptions
+-- Audits of solves are not in here: see audits.sql.
 -- Parameters: start, end.
 SELECT application, policy, outcome, trigger,
        count() AS solves,
@@ -28,9 +30,11 @@ SELECT application, policy, outcome, trigger,
        avgOrNullIf(egress_usd_per_hour, NOT isNaN(egress_usd_per_hour)) AS egress_usd_per_hour,
        avgOrNullIf(failure_usd_per_hour, NOT isNaN(failure_usd_per_hour)) AS failure_usd_per_hour,
        maxOrNullIf(merging_loss + rounding_loss, NOT isNaN(merging_loss)) AS lost_max,
+       maxOrNullIf(limits_loss, NOT isNaN(limits_loss)) AS limits_max,
        topKArray(5)(binding) AS binding,
        topKArray(5)(notes) AS notes
 FROM solves
 WHERE at BETWEEN {start:DateTime64(3, 'UTC')} AND {end:DateTime64(3, 'UTC')}
+  AND outcome != 'audited'
 GROUP BY application, policy, outcome, trigger
 ORDER BY solves DESC, application, policy, outcome, trigger

@@ -59,6 +59,27 @@ def noisy(base: Problem, spread: float, seed: int = 0) -> Problem:
     return dataclasses.replace(base, curves=curves)
 
 
+def by_application(base: Problem) -> dict[str, Problem]:
+    """Splits a problem of this file into those of its applications, as the service builds them."""
+    services: dict[str, set[str]] = {}
+    for service in base.classes.values():
+        services.setdefault(service.partition("s")[0], set()).add(service)
+    return {name: _of_services(base, own) for name, own in services.items()}
+
+
+def _of_services(base: Problem, own: set[str]) -> Problem:
+    classes = {k: service for k, service in base.classes.items() if service in own}
+    return dataclasses.replace(
+        base,
+        classes=classes,
+        edges=tuple(edge for edge in base.edges if edge.source in classes),
+        demand_rps={(c, k): rps for (c, k), rps in base.demand_rps.items() if k in classes},
+        curves={k: curve for k, curve in base.curves.items() if k in classes},
+        capacity_rps={(s, c): rps for (s, c), rps in base.capacity_rps.items() if s in own},
+        placement=frozenset(pair for pair in base.placement if pair[0] in own),
+    )
+
+
 def problem(size: Size, seed: int = 0) -> Problem:
     """Builds a problem.
 

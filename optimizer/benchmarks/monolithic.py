@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ortools.math_opt.python import mathopt
-from spillway_optimizer.solvers import outer
+from spillway_optimizer.programmes import outer
 from spillway_optimizer.solvers.convex import Convex
 
 # Found by doubling until the largest instance is certified within 0.1 %.

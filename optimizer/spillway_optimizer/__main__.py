@@ -1,4 +1,5 @@
-"""The command line: spillway run | papa | policy NAME | plan | explain CLASS CLUSTER.
+"""The command line: spillway run | papa | policy NAME | plan | explain CLASS CLUSTER |
+certify [FILE].
 
 `python -m spillway_optimizer` does the same.
 """
@@ -17,7 +18,7 @@ from spillway_runtime.settings import load
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.clients import hot
-from spillway_optimizer.commands import run
+from spillway_optimizer.commands import certify, run
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.service import config
 
@@ -29,6 +30,7 @@ def cli() -> None:
 
 cli.add_command(run.plan)
 cli.add_command(run.explain)
+cli.add_command(certify.certify)
 
 
 @cli.command("run")
@@ -93,21 +95,18 @@ async def _serve(role: str) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     redis = hot.connect(settings.redis_url, settings.redis_options())
     history, tls = History(settings.clickhouse_address), settings.nats_tls()
-    if isinstance(settings, config.Optimizer):
-        try:
-            service = Service(
-                settings,
-                topology,
-                redis,
-                history,
-                Proposals(settings.nats_url, "optimizer", tls),
-            )
-        except ContractError as error:
-            print(f"SPILLWAY_GUARDRAILS: {error}", file=sys.stderr)
-            return exit_codes.USAGE
-        await service.run(stop)
-    else:
-        await Worker(settings, topology, redis, history, Proposals(settings.nats_url, "papa", tls)).run(stop)
+    service: Service | Worker
+    try:
+        if isinstance(settings, config.Optimizer):
+            proposals = Proposals(settings.nats_url, "optimizer", tls)
+            service = Service(settings, topology, redis, history, proposals)
+        else:
+            proposals = Proposals(settings.nats_url, "papa", tls)
+            service = Worker(settings, topology, redis, history, proposals)
+    except ContractError as error:
+        print(f"SPILLWAY_GUARDRAILS: {error}", file=sys.stderr)
+        return exit_codes.USAGE
+    await service.run(stop)
     return 0
 
 

@@ -13,8 +13,8 @@ from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.model import model
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.problem import problem_json
+from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.rulesets.assemble import Stamp, from_solution
-from spillway_optimizer.solvers.exact import Exact
 
 GOLDEN = Path(__file__).resolve().parents[2] / "contracts" / "golden"
 

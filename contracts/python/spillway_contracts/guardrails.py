@@ -20,6 +20,14 @@ drained_clusters: [us-1]         # take no requests from others; emptied at once
 # optimizer
 egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: no bound
 utilisation_ceiling: 0.8         # of every capacity, above 0 and at most 1; default: no bound
+minimum_share: 100               # parts of 10 000; a destination gets nothing or at least this
+maximum_destinations: 4          # of a rule; default: no bound
+whole_classes: ["users GET /profiles/{id}"]  # each cluster sends all of them to one destination
+extrapolation_caution: 2         # queueing beyond the loads seen counts more, 0 to 100; default: 0
+latency_values:                  # what a ms of users' requests is worth, 0.01 to 100; default: 1
+  - {traffic_class: "web GET /checkout", value: 5}
+tail_targets:                    # a ms of p99 above p99_ms counts like `value` ms of the mean
+  - {traffic_class: "web GET /checkout", p99_ms: 250, value: 5}
 """
 
 from pathlib import Path
@@ -70,8 +78,29 @@ class Pin(_Strict):
     destinations: dict[str, Parts] = Field(min_length=1)
 
 
+class LatencyValue(_Strict):
+    """What a millisecond of users' requests of a class is worth, relative to other classes."""
+
+    traffic_class: ClassId
+    value: float = Field(ge=0.01, le=100, allow_inf_nan=False)
+
+
+class TailTarget(_Strict):
+    """The p99 that users' requests of a class shall not exceed.
+
+    Each ms above it counts like `value` ms of the mean of each of these requests.
+    """
+
+    traffic_class: ClassId
+    p99_ms: float = Field(gt=0, le=3_600_000, allow_inf_nan=False)
+    value: float = Field(ge=0.01, le=100, allow_inf_nan=False)
+
+
 class Guardrails(_Strict):
-    """What may be published. The default guards only expiry, freshness and the operator's hold."""
+    """What may be published.
+
+    The default guards only expiry, freshness, the operator's hold and the least share.
+    """
 
     maximum_shift: Annotated[int, Field(ge=1, le=TOTAL)] | None = None
     minimum_local_share: Parts = 0
@@ -85,6 +114,12 @@ class Guardrails(_Strict):
     drained_clusters: list[str] = []
     egress_budget_usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     utilisation_ceiling: Annotated[float, Field(gt=0, le=1)] | None = None
+    minimum_share: Annotated[int, Field(ge=0, le=TOTAL // 2)] = 100
+    maximum_destinations: Annotated[int, Field(ge=1)] | None = None
+    whole_classes: list[ClassId] = []
+    extrapolation_caution: Annotated[float, Field(ge=0, le=100)] = 0
+    latency_values: list[LatencyValue] = []
+    tail_targets: list[TailTarget] = []
 
     def denies(self, source_cluster: str, class_id: str, destination: str) -> bool:
         """Returns whether a denial keeps the class's requests from going to the destination."""
@@ -197,6 +232,19 @@ def check(guardrails: Guardrails, topology: Topology) -> list[str]:
         known("drained_clusters", name)
     if clusters and set(guardrails.drained_clusters) >= set(clusters):
         problems.append(f"drained_clusters: {clusters}; at least one cluster must stay to take requests")
+    for i, class_id in enumerate(guardrails.whole_classes):
+        served(f"whole_classes[{i}]", traffic_class.parse(class_id).service)
+        if class_id in guardrails.whole_classes[:i]:
+            problems.append(f"whole_classes[{i}]: {class_id!r} is named twice; once is allowed")
+    for name, what, entries in (
+        ("latency_values", "value", [value.traffic_class for value in guardrails.latency_values]),
+        ("tail_targets", "target", [target.traffic_class for target in guardrails.tail_targets]),
+    ):
+        for i, class_id in enumerate(entries):
+            key = f"{name}[{i}].traffic_class"
+            served(key, traffic_class.parse(class_id).service)
+            if class_id in entries[:i]:
+                problems.append(f"{key}: a second {what} for {class_id!r}; one is allowed")
     seen = set()
     for i, pin in enumerate(guardrails.pins):
         key = f"pins[{i}]"
@@ -241,6 +289,11 @@ def _explain(error: ValidationError) -> list[str]:
 
 def _keys(location: tuple[int | str, ...]) -> set[str]:
     """Returns the allowed keys of the place where an unknown one was found."""
-    models: dict[int | str, type[_Strict]] = {"denied_destinations": Denial, "pins": Pin}
+    models: dict[int | str, type[_Strict]] = {
+        "denied_destinations": Denial,
+        "pins": Pin,
+        "latency_values": LatencyValue,
+        "tail_targets": TailTarget,
+    }
     model = models.get(location[0], Guardrails) if len(location) > 1 else Guardrails
     return set(model.model_fields)

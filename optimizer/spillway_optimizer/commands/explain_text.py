@@ -19,6 +19,7 @@ def as_text(document: dict[str, Any]) -> str:
         f"from {document['source']}; predicted: mean {p['mean_latency_ms']:.2f} ms, "
         f"egress {p['egress_usd_per_hour']:.4f} $/h, objective {p['objective_usd_per_hour']:.4f} $/h",
         *(f"what if: {change}" for change in document["what_if"]),
+        *(p99["words"] for p99 in document["p99"]),
         *(f"note: {note}" for note in document["notes"]),
         *(f"binds the whole: {sentence}" for sentence in document["binding"]),
     ]
@@ -29,6 +30,8 @@ def as_text(document: dict[str, Any]) -> str:
         "ms of one more call; below: service and queueing of the calls it causes; network and egress: on the way and "
         "below; egress as what it is worth; crowding: what everybody else waits longer; failures: what they count as.",
     ]
+    if any(p99["target_ms"] is not None for p99 in document["p99"]):
+        lines.append("These costs leave tail targets out. The objective of a shift contains them.")
     return "\n".join(lines)
 
 

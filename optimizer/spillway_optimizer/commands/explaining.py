@@ -10,9 +10,12 @@ from spillway_optimizer.commands import sentences
 from spillway_optimizer.commands.whatif_arguments import words
 from spillway_optimizer.explain.explain import Route, callers, explain
 from spillway_optimizer.explain.holding import why_not
+from spillway_optimizer.explain.p99 import p99s
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.projection import project
+from spillway_optimizer.problem.destinations import in_steps
 from spillway_optimizer.problem.objective import evaluate_shares
+from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import to_shares
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.rulesets.integer_weights import integer_rules
@@ -23,13 +26,13 @@ from spillway_optimizer.sources.situation import Now, Situation, now
 def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: Progress) -> dict[str, Any]:
     """Returns the document.
 
-    Keys: class, cluster, source, what_if, rules (whose rules), rules_from, predicted, notes,
+    Keys: class, cluster, source, what_if, rules (whose rules), rules_from, predicted, p99, notes,
     binding, routes. Raises InputError for a class or cluster that is not known, or if no calls of
     the class are routed from the cluster.
     """
     _check(of, class_id, cluster)
-    problem, today = of.problem, now(of)
-    shares, binding, notes = _shares(of, rules, today, progress)
+    today = now(of)
+    problem, shares, binding, notes = _shares(of, rules, today, progress)
     with progress.step("pricing every shift"):
         routes = explain(problem, shares, class_id, cluster)
     if not routes:
@@ -53,24 +56,30 @@ def explained(of: Situation, class_id: str, cluster: str, rules: str, progress: 
             "egress_usd_per_hour": evaluation.egress_usd_per_hour,
             "objective_usd_per_hour": evaluation.usd_per_hour,
         },
+        "p99": [
+            asdict(p99) | {"words": sentences.of_p99(asdict(p99))} for p99 in p99s(problem, shares, class_id)
+        ],
         "notes": [*of.notes, *notes],
         "binding": list(binding),
         "routes": documents,
     }
 
 
-def _shares(of: Situation, rules: str, today: Now, progress: Progress) -> tuple[np.ndarray, tuple, tuple]:
+def _shares(
+    of: Situation, rules: str, today: Now, progress: Progress
+) -> tuple[Problem, np.ndarray, tuple, tuple]:
     """Returns shares as proxies would apply them, what binds the solution, and its notes.
 
-    The shares are merged and rounded.
+    The shares are merged and rounded. The problem has the steps that the solution takes.
     """
     if rules == "now":
-        return today.shares, (), ()
+        return of.problem, today.shares, (), ()
     try:
         with progress.step(f"solving {rules}"):
             solution = REGISTRY[rules]().route(of.problem)
-        weights = integer_rules(of.problem, project(of.problem, solution))
-        return to_shares(of.problem, weights), solution.binding, solution.notes
+        problem = in_steps(of.problem, solution.destinations)
+        weights = integer_rules(problem, project(problem, solution))
+        return problem, to_shares(problem, weights), solution.binding, solution.notes
     except OptimizerError as error:
         raise InputError(in_lines(f"{of.data.source}: policy {rules}", error)) from error
 

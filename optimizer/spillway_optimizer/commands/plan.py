@@ -5,6 +5,7 @@ Nothing is published.
 
 import time
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from google.protobuf import json_format
@@ -13,8 +14,11 @@ from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.commands.whatif_arguments import words
+from spillway_optimizer.explain.p99 import p99s
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.objective import Evaluation
+from spillway_optimizer.problem.rules import of_ruleset, to_shares
 from spillway_optimizer.problem.solution import from_shares
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.rulesets.assemble import Stamp, from_solution
@@ -49,7 +53,11 @@ def plan(of: Situation, policies: Collection[str], progress: Progress) -> dict[s
         ],
         "size": _size(of),
         "now": _predicted(with_today.evaluation)
-        | {"rules_from": today.rules_from, "notes": list(with_today.notes)},
+        | {
+            "rules_from": today.rules_from,
+            "notes": list(with_today.notes),
+            "p99": _p99(of, today.shares),
+        },
         "policies": answers,
         "optimum": SPILLWAY,
         "ruleset": ruleset and json_format.MessageToDict(ruleset, preserving_proto_field_name=True),
@@ -89,6 +97,7 @@ def _answer(of: Situation, name: str) -> tuple[dict[str, Any], Ruleset | None]:
         "solve_s": solve_s,
         "notes": list(solution.notes),
         "binding": list(solution.binding),
+        "p99": _p99(of, to_shares(problem, of_ruleset(extracted.ruleset))),
         "rules": _rules(extracted.ruleset),
     }, extracted.ruleset
 
@@ -103,6 +112,11 @@ def _predicted(evaluation: Evaluation) -> dict[str, float]:
         "demand_rps": evaluation.demand_rps,
         "highest_utilisation": float(evaluation.utilisation.max(initial=0.0)),
     }
+
+
+def _p99(of: Situation, shares: Floats) -> list[dict[str, Any]]:
+    """Returns the estimated p99 of each entry class in each cluster; None where it is unknown."""
+    return [asdict(p99) for p99 in p99s(of.problem, shares)]
 
 
 def _rules(ruleset: Ruleset) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from spillway_optimizer.commands.sentences import of_p99
 from spillway_optimizer.commands.tables import table
 
 _HEAD = ("", "mean ms", "compute", "network", "egress $/h", "$/h", "above best", "gap", "busiest")
@@ -28,6 +29,7 @@ def as_text(document: dict[str, Any], all_rules: bool) -> str:
     ]
     for name, row in (("now", document["now"]), *document["policies"].items()):
         lines += [f"{name}: {note}" for note in row.get("notes", ())]
+        lines += [f"{name}: {of_p99(p99)}" for p99 in row.get("p99", ()) if p99["target_ms"] is not None]
         lines += [f"{name}: no answer: {row['error']}"] if "error" in row else []
     for name, row in document["policies"].items():
         if (all_rules or name == document["optimum"]) and "rules" in row:

@@ -14,7 +14,7 @@ from spillway_runtime import command_line, exit_codes
 
 from spillway_optimizer.commands import options, source_arguments, whatif_arguments
 from spillway_optimizer.commands.source_arguments import Source
-from spillway_optimizer.policies import REGISTRY, SPILLWAY
+from spillway_optimizer.policies import EXACT, REGISTRY, SPILLWAY
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources.errors import CommandError, InputError, unknown
 from spillway_optimizer.sources.whatif import WhatIf
@@ -58,7 +58,7 @@ def _shared(command: Callable[..., Answer]) -> Callable[..., int]:
     "--policies",
     metavar="A,B",
     help=f"Policies to plan, separated by commas. {SPILLWAY} is always planned. "
-    f"Known: {', '.join(REGISTRY)}.",
+    f"Default: all but {EXACT}, which may take 30 s. Known: {', '.join(REGISTRY)}.",
 )
 @click.option("--all-rules", is_flag=True, help="The rules of every policy as text.")
 @_shared
@@ -70,7 +70,7 @@ def plan(policies: str | None, all_rules: bool, source: Source, what_if: WhatIf)
     """
     from spillway_optimizer.commands import plan, plan_text
 
-    wanted = list(REGISTRY)
+    wanted = [name for name in REGISTRY if name != EXACT]
     if policies is not None:
         wanted = [name for text in policies.split(",") if (name := text.strip())]
         if not wanted:

@@ -13,15 +13,28 @@ _LEAST_MS = 0.05
 def of_route(route: dict[str, Any], objective_usd_per_hour: float) -> list[str]:
     """Returns sentences about one route.
 
-    They state the split, the cost of one more call, whether a shift would pay, and what binds.
+    They state the split, what time is worth, the cost of one more call, whether a shift would pay,
+    and what binds.
     """
     used = sorted((d for d in route["destinations"] if d["share"] > 0), key=lambda d: -d["share"])
     rest = sorted((d for d in route["destinations"] if d["share"] <= 0), key=lambda d: d["marginal_ms"])
-    lines = [_split(route, used)]
+    lines = [_split(route, used), *_values(route)]
     lines += [_cost(route, d) for d in used]
     lines.append(_balance(used, rest))
     lines += _verdict(route, objective_usd_per_hour)
     return lines + [f"binds: {sentence}" for sentence in route["binding"]]
+
+
+def of_p99(p99: dict[str, Any]) -> str:
+    """Returns a sentence about the p99 of an entry class in one cluster, and its target."""
+    text = f"The p99 of {p99['class_id']} in {p99['cluster']} is "
+    if p99["p99_ms"] is None:
+        return text + "unknown: the spread of some class that it calls, or its own, is not known."
+    text += f"estimated at {p99['p99_ms']:.0f} ms"
+    if p99["target_ms"] is None:
+        return f"{text}."
+    where = "above" if p99["p99_ms"] > p99["target_ms"] else "within"
+    return f"{text}, {where} its target of {p99['target_ms']:g} ms."
 
 
 def _split(route: dict[str, Any], used: list[dict[str, Any]]) -> str:
@@ -30,6 +43,11 @@ def _split(route: dict[str, Any], used: list[dict[str, Any]]) -> str:
     if route["rps"] <= 0:
         return f"{who} makes no such calls now; a first one would go {where}."
     return f"{who} makes {route['rps']:.1f} such calls per second and sends {where}."
+
+
+def _values(route: dict[str, Any]) -> list[str]:
+    values = [f"{value:.3g} ms in {class_id}" for class_id, value in route["values"].items()]
+    return [f"One ms that users wait counts as {listed(values)}."] if values else []
 
 
 def _cost(route: dict[str, Any], d: dict[str, Any]) -> str:

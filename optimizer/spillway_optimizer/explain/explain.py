@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_optimizer.explain.holding import broken, holding, why_not
+from spillway_optimizer.discrete.limits import Row
+from spillway_optimizer.explain.holding import broken, holding, limited, why_not
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.marginal import PARTS, Marginal, marginal, way
 from spillway_optimizer.problem.objective import Evaluation, evaluate, evaluate_shares, propagate
@@ -52,6 +53,7 @@ class Route:
     """The explanation of one route.
 
     `rps`: calls per second. `excluded`: clusters that cannot be a destination, with the reason.
+    `values`: what a ms of the callers and of the class counts, by class, where it is not 1.
     """
 
     source_cluster: str
@@ -61,6 +63,7 @@ class Route:
     destinations: tuple[Destination, ...]
     excluded: dict[str, str]
     binding: tuple[str, ...]
+    values: dict[str, float]
 
 
 def explain(problem: Problem, shares: Floats, class_id: str, cluster: str) -> tuple[Route, ...]:
@@ -97,19 +100,26 @@ class _At:
 
     def route(self, edges: list[int], i: int) -> Route:
         layout = self.problem.layout
-        e = edges[0]
+        e, row = edges[0], self._row(edges, i)
+        limits = limited(self.problem, edges, i, row)
         return Route(
             layout.clusters[i],
             layout.services[layout.class_service[layout.edge_source[e]]],
             layout.classes[layout.edge_target[e]],
             float(self.flows[edges, i].sum()),
-            tuple(self._destination(edges, i, int(j)) for j in np.flatnonzero(layout.usable[e, i])),
+            tuple(self._destination(edges, i, int(j), limits) for j in np.flatnonzero(layout.usable[e, i])),
             {
                 layout.clusters[j]: why_not(self.problem, e, i, int(j))
                 for j in np.flatnonzero(~layout.usable[e, i])
             },
-            tuple(holding(self.problem, edges, i, self._row(edges, i), self.evaluation.utilisation)),
+            tuple(holding(self.problem, edges, i, row, limits, self.evaluation.utilisation)),
+            self._values(edges),
         )
+
+    def _values(self, edges: list[int]) -> dict[str, float]:
+        layout = self.problem.layout
+        classes = [*(int(layout.edge_source[e]) for e in edges), int(layout.edge_target[edges[0]])]
+        return {layout.classes[k]: float(layout.value[k]) for k in classes if layout.value[k] != 1.0}
 
     def _row(self, edges: list[int], i: int) -> Floats:
         """Returns the route's shares [to], averaged over its edges by volume."""
@@ -117,7 +127,7 @@ class _At:
         row: Floats = calls / calls.sum() if calls.sum() > 0 else self.shares[edges[0], i]
         return row
 
-    def _destination(self, edges: list[int], i: int, j: int) -> Destination:
+    def _destination(self, edges: list[int], i: int, j: int, limits: Row | None) -> Destination:
         layout = self.problem.layout
         k, share = int(layout.edge_target[edges[0]]), float(self._row(edges, i)[j])
         volume = self.flows[edges, i].sum(axis=1)
@@ -131,11 +141,11 @@ class _At:
             here=dict(zip(PARTS, here.tolist(), strict=True)),
             below=dict(zip(PARTS, below.tolist(), strict=True)),
             marginal_ms=float(here.sum() + below.sum()),
-            more=self._effect(edges, i, j, STEP) if share < 1 - _TINY else None,
-            less=self._effect(edges, i, j, -min(STEP, share)) if share > _TINY else None,
+            more=self._effect(edges, i, j, STEP, limits) if share < 1 - _TINY else None,
+            less=self._effect(edges, i, j, -min(STEP, share), limits) if share > _TINY else None,
         )
 
-    def _effect(self, edges: list[int], i: int, j: int, step: float) -> Effect | None:
+    def _effect(self, edges: list[int], i: int, j: int, step: float, limits: Row | None) -> Effect | None:
         """Returns the effect of moving `step` of the calls to destination j.
 
         A negative step moves calls away from j. The other destinations give or take in proportion
@@ -156,7 +166,7 @@ class _At:
             after.egress_usd_per_hour - before.egress_usd_per_hour,
             change,
             change / before.usd_per_hour if before.usd_per_hour > 0 else 0.0,
-            tuple(broken(self.problem, edges, i, moved, before, after)),
+            tuple(broken(self.problem, edges, i, moved, limits, before, after)),
         )
 
     def _takers(self, edges: list[int], i: int, j: int) -> Floats:

@@ -12,6 +12,7 @@ from spillway_contracts import ContractError
 from spillway_contracts.guardrails import GuardrailFile, Guardrails
 
 from spillway_optimizer.problem.constraints import Constraints, Route
+from spillway_optimizer.problem.problem import TailTarget
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules
 from spillway_optimizer.process.states import States
 
@@ -56,7 +57,57 @@ def constraints_of(
         egress_usd_per_hour=guardrails.egress_budget_usd_per_hour,
         utilisation_ceiling=guardrails.utilisation_ceiling,
         drained=frozenset(guardrails.drained_clusters),
+        min_share=guardrails.minimum_share / TOTAL,
+        max_destinations=guardrails.maximum_destinations,
+        whole=frozenset(guardrails.whole_classes) & {class_id for _, class_id in routes},
     )
+
+
+def latency_values(guardrails: Guardrails, demand: Iterable[tuple[str, str]]) -> Mapping[str, float]:
+    """Returns the values of the classes that users call. `demand`: pairs (cluster, entry class)."""
+    entries = {class_id for _, class_id in demand}
+    return {v.traffic_class: v.value for v in guardrails.latency_values if v.traffic_class in entries}
+
+
+def tail_targets(guardrails: Guardrails, demand: Iterable[tuple[str, str]]) -> Mapping[str, TailTarget]:
+    """Returns the tail targets of the classes that users call. `demand`: see `latency_values`."""
+    entries = {class_id for _, class_id in demand}
+    return {
+        t.traffic_class: TailTarget(t.p99_ms, t.value)
+        for t in guardrails.tail_targets
+        if t.traffic_class in entries
+    }
+
+
+def without_use(
+    guardrails: Guardrails, demand: Iterable[tuple[str, str]], called: Iterable[str]
+) -> tuple[str, ...]:
+    """Returns notes about classes in the file for which it has no effect now.
+
+    These are values and tail targets of classes that users do not call, and whole classes that no
+    service calls. `called`: classes that services call.
+    """
+    demand = list(demand)
+    used, targets = latency_values(guardrails, demand), set(called)
+    tails = tail_targets(guardrails, demand)
+    values = (
+        f"latency_values: users make no requests of {v.traffic_class!r} now; its value has no effect. The value "
+        "of a class that services call is that of the requests behind its calls"
+        for v in guardrails.latency_values
+        if v.traffic_class not in used
+    )
+    whole = (
+        f"whole_classes: no service calls {class_id!r} now; it has no rule that could keep it whole"
+        for class_id in guardrails.whole_classes
+        if class_id not in targets
+    )
+    targeted = (
+        f"tail_targets: users make no requests of {t.traffic_class!r} now; its target has no effect. A class that "
+        "services call needs none: its time is part of the p99 of the requests behind its calls"
+        for t in guardrails.tail_targets
+        if t.traffic_class not in tails
+    )
+    return (*values, *whole, *targeted)
 
 
 def _denied(guardrails: Guardrails, topology: Topology, classes: set[str]) -> frozenset[tuple[str, str, str]]:

@@ -21,19 +21,22 @@ class _Row:
     def of(cls, row: Mapping[str, Any]) -> Self:
         """Builds the value from the columns that it knows; a column with a default may be missing.
 
-        Raises ValueError that names the column, or ContractError for a class id that cannot be
-        read.
+        NULL and NaN are None where a column may be None. Raises ValueError that names the column,
+        or ContractError for a class id that cannot be read.
         """
-        values: dict[str, str | float] = {}
+        values: dict[str, str | float | None] = {}
         for column in fields(cls):
             if column.name not in row:
                 if column.default is not MISSING:
                     continue
                 raise ValueError(f"{cls.__name__}.{column.name}: missing")
             value = row[column.name]
-            values[column.name] = (
-                str(value) if column.type == "str" or column.type is str else _number(column.name, value)
-            )
+            if column.type == "str" or column.type is str:
+                values[column.name] = str(value)
+            elif column.type == float | None and _unknown(value):
+                values[column.name] = None
+            else:
+                values[column.name] = _number(column.name, value)
         for key in ("class_id", "source_class"):
             if key in values:
                 traffic_class.parse(str(values[key]))  # always a column of text
@@ -42,7 +45,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class CurveRow(_Row):
-    """A row of the table curves. `class_id` is its column `class`."""
+    """A row of the table curves. `class_id` is its column `class`.
+
+    The standard deviation of one call at utilisation u is sd_a_ms / (1 - u) + sd_b_ms.
+    `ab_correlation`: of the errors of a_ms and b_ms. None: unknown.
+    """
 
     fitted_at: float  # Unix seconds
     input_window: str
@@ -51,6 +58,10 @@ class CurveRow(_Row):
     a_ms: float
     b_ms: float
     norm_weight: float
+    u_max: float = 0.0  # highest utilisation that it was fitted to; 0: unknown
+    sd_a_ms: float | None = None
+    sd_b_ms: float | None = None
+    ab_correlation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +221,10 @@ def _pair(text: str) -> tuple[str, str]:
     if not arrow:
         raise ContractError(f"network[{text!r}]: expected 'from>to'")
     return source, destination
+
+
+def _unknown(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _number(key: str, value: Any) -> float:

@@ -34,7 +34,7 @@ def sample(
     at: float,
     failure_cost_ms: float,
 ) -> Sample | None:
-    """Returns one sample of an application's costs at its entries.
+    """Returns one sample of an application's costs at its entries, each at its class's value.
 
     Returns None if an entry is unknown, or if there are no entry requests.
     """
@@ -44,16 +44,21 @@ def sample(
             return None
         entry = telemetry.demand.get(cluster, {}).get(class_id)
         if entry is not None:
-            entries.append(entry)
-    rps = sum(entry.rps for entry in entries)
+            entries.append((entry, entry.rps * problem.latency_values.get(class_id, 1.0)))
+    rps = sum(entry.rps for entry, _ in entries)
     if rps <= 0 or predicted.demand_rps <= 0:
         return None
-    latency = sum(entry.rps * entry.duration_ms for entry in entries) / rps
-    failed = sum(entry.rps * entry.failed_share for entry in entries) / rps
+    worth = sum(valued_rps for _, valued_rps in entries)
+    latency = sum(valued_rps * entry.duration_ms for entry, valued_rps in entries) / rps
+    failed = sum(valued_rps * entry.failed_share for entry, valued_rps in entries) / worth
     # Converts USD/h to ms per request.
     ms = 1.0 / (3600.0 * problem.usd_per_ms * predicted.demand_rps)
-    observed = latency + cost_ms(1.0 - failed, failure_cost_ms) + predicted.egress_usd_per_hour * ms
-    return Sample(at, observed, predicted.usd_per_hour * ms, rps)
+    failures = cost_ms(1.0 - failed, failure_cost_ms) * worth / rps
+    observed = latency + failures + predicted.egress_usd_per_hour * ms
+    # No request is expected to take what these two count.
+    counted = predicted.caution_usd_per_hour + predicted.tail_usd_per_hour
+    expected = predicted.usd_per_hour - counted
+    return Sample(at, observed, expected * ms, rps)
 
 
 @dataclass

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_optimizer.inputs.guardrails import constraints_of
+from spillway_optimizer.inputs.guardrails import constraints_of, latency_values, tail_targets
 from spillway_optimizer.inputs.placements import Placed
 from spillway_optimizer.inputs.refusals import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
 from spillway_optimizer.inputs.telemetry import CurveRow, RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.model import graph
 from spillway_optimizer.model.capacities import capacities
-from spillway_optimizer.model.curves import curves
+from spillway_optimizer.model.curves import at_idle, curves
 from spillway_optimizer.model.failures import Rates, cost_ms, rates_without_callees
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.held import Nearest, held
@@ -130,7 +130,23 @@ class Survey:
             },
             constraints=self._constraints(routes, whole),
             failure_ms=self._failures(application, stages),
+            extrapolation_caution=self.guardrails.extrapolation_caution,
+            seen_utilisation=self._seen(application),
+            latency_values=latency_values(self.guardrails, application.demand_rps),
+            tail_targets=tail_targets(self.guardrails, application.demand_rps),
         )
+
+    def _seen(self, application: Application) -> Mapping[str, float]:
+        """Returns the highest utilisation by service that a curve of its classes was fitted to.
+
+        Empty where it does not matter.
+        """
+        if self.guardrails.extrapolation_caution == 0:
+            return {}
+        rows = (
+            row for k in application.classes if (row := self.curve_rows.get(k)) is not None and row.u_max > 0
+        )
+        return {row.service: row.u_max for row in sorted(rows, key=lambda row: row.u_max)}
 
     def _failures(self, application: Application, stages: Stages) -> Mapping[tuple[str, str], float]:
         """Returns the cost of failures per call, in ms, of classes that fail by themselves.
@@ -162,10 +178,7 @@ def _constant(
 ) -> Mapping[str, Curve]:
     """Returns the curves, with constant ones for classes of `unbounded` services."""
     return {
-        k: Curve(0.0, curve.a_ms + curve.b_ms, curve.norm_weight)
-        if application.classes[k] in unbounded
-        else curve
-        for k, curve in fitted.items()
+        k: at_idle(curve) if application.classes[k] in unbounded else curve for k, curve in fitted.items()
     }
 
 
@@ -196,6 +209,9 @@ def union(problems: list[Problem]) -> Problem | None:
         capacity_rps=_merged(problem.capacity_rps for problem in problems),
         threshold_rps=_merged(problem.threshold_rps for problem in problems),
         failure_ms=_merged(problem.failure_ms for problem in problems),
+        seen_utilisation=_merged(problem.seen_utilisation for problem in problems),
+        latency_values=_merged(problem.latency_values for problem in problems),
+        tail_targets=_merged(problem.tail_targets for problem in problems),
         edges=tuple(edge for problem in problems for edge in problem.edges),
         placement=frozenset().union(*(problem.placement for problem in problems)),
         constraints=_together([problem.constraints for problem in problems]),

@@ -1,6 +1,7 @@
 """A latency curve for each class of an application: fitted, or constant for small loads. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from spillway_optimizer.inputs.refusals import Found, Kind, Refusal, Scope
 from spillway_optimizer.inputs.telemetry import CurveRow, Telemetry
@@ -34,8 +35,7 @@ def curves(
     for class_id, service in classes.items():
         row = latest.get(class_id)
         if row is not None and now - row.fitted_at <= model_max_age_s:
-            a_ms = max(row.a_ms, 0.0)
-            found[class_id] = Curve(a_ms, max(row.b_ms, -a_ms), row.norm_weight)
+            found[class_id] = _curve(row)
             continue
         state = "none" if row is None else f"{now - row.fitted_at:.0f} s old"
         share, mean_ms = _observed(telemetry, class_id, service, now, board_max_age_s)
@@ -46,6 +46,26 @@ def curves(
             notes.append(f"curves: {class_id!r}: {state}; assumed to be constant at {mean_ms:.1f} ms")
             found[class_id] = Curve(0.0, mean_ms)
     return Found(found, tuple(notes), tuple(refusals))
+
+
+def _curve(row: CurveRow) -> Curve:
+    """Returns the curve of a row, within the bounds of a curve.
+
+    A spread that cannot be is unknown.
+    """
+    a_ms = max(row.a_ms, 0.0)
+    curve = Curve(a_ms, max(row.b_ms, -a_ms), row.norm_weight)
+    if row.sd_a_ms is None or row.sd_b_ms is None or row.sd_a_ms < 0 or row.sd_a_ms + row.sd_b_ms < 0:
+        return curve
+    return replace(curve, sd_a_ms=row.sd_a_ms, sd_b_ms=row.sd_b_ms)
+
+
+def at_idle(curve: Curve) -> Curve:
+    """Returns the curve that has the mean and the spread of an idle service at every load."""
+    flat = Curve(0.0, curve.a_ms + curve.b_ms, curve.norm_weight)
+    if curve.sd_a_ms is None or curve.sd_b_ms is None:
+        return flat
+    return replace(flat, sd_a_ms=0.0, sd_b_ms=curve.sd_a_ms + curve.sd_b_ms)
 
 
 def _observed(

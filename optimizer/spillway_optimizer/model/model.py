@@ -15,6 +15,7 @@ from spillway_contracts.guardrails import Guardrails
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs.consistency import contradictions
+from spillway_optimizer.inputs.guardrails import without_use
 from spillway_optimizer.inputs.placements import placements
 from spillway_optimizer.inputs.refusals import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
 from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
@@ -146,7 +147,13 @@ def build(
     return Model(
         tuple(_model(survey, application, mesh, remarks) for application in found),
         mesh,
-        (*unknown.notes(), *remarks.notes, *survey.network.notes, *malformed),
+        (
+            *unknown.notes(),
+            *remarks.notes,
+            *survey.network.notes,
+            *without_use(survey.guardrails, offered.value, (row.class_id for a in found for row in a.rows)),
+            *malformed,
+        ),
         _window(telemetry, now, [a.classes for a in found], [row for a in found for row in a.rows]),
         _known(telemetry, [a.classes for a in found]),
     )

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import Guardrails
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.inputs.guardrails import latency_values
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.model.model import Limits, build
@@ -21,7 +23,8 @@ _SECONDS_PER_HOUR = 3600.0
 class Sample:
     """One measurement of the mesh."""
 
-    objective_ms: float  # demand-weighted mean latency, plus egress at $/ms
+    # Mean latency, weighted by demand and by the values of classes, plus egress at $/ms.
+    objective_ms: float
     failed_share: float
     # In ms by "cluster class": end-to-end at entries, exclusive for other classes.
     latency_ms: Mapping[str, float]
@@ -45,30 +48,42 @@ class Measurement:
 
 
 def sample(
-    telemetry: Telemetry, in_force: InForce, topology: Topology, now: float, max_age_s: float
+    telemetry: Telemetry,
+    in_force: InForce,
+    topology: Topology,
+    now: float,
+    max_age_s: float,
+    guardrails: Guardrails,
 ) -> Sample:
-    """Takes one sample. Raises ProblemError with the reason if no sound sample is possible now."""
+    """Takes one sample. Raises ProblemError with the reason if no sound sample is possible now.
+
+    Of the guardrails, only the values of latency count.
+    """
     model = build(telemetry, topology, now, Limits(board_max_age_s=max_age_s))
     if model.problem is None:
         raise ProblemError("; ".join(model.refusals))
     entries = [
-        (f"{cluster} {class_id}", entry)
+        (cluster, class_id, entry)
         for cluster, board in telemetry.demand.items()
         for class_id, entry in board.items()
         if now - entry.at <= max_age_s and entry.rps > 0
     ]
-    total = sum(entry.rps for _, entry in entries)
+    total = sum(entry.rps for _, _, entry in entries)
     if total <= 0:
         raise ProblemError("demand: no fresh board has requests")
+    values = latency_values(guardrails, model.problem.demand_rps)
+    worth_ms = sum(
+        values.get(class_id, 1.0) * entry.rps * entry.duration_ms for _, class_id, entry in entries
+    )
     egress_ms, rule_rps = _priced(model.problem, in_force.rules)
-    latency = {key: entry.duration_ms for key, entry in entries}
+    latency = {f"{cluster} {class_id}": entry.duration_ms for cluster, class_id, entry in entries}
     for cluster, board in telemetry.load.items():
         for class_id, entry in board.items():
             if now - entry.at <= max_age_s and entry.rps > 0:
                 latency.setdefault(f"{cluster} {class_id}", entry.exclusive_ms)
     return Sample(
-        objective_ms=sum(e.rps * e.duration_ms for _, e in entries) / total + egress_ms,
-        failed_share=sum(e.rps * e.failed_share for _, e in entries) / total,
+        objective_ms=worth_ms / total + egress_ms,
+        failed_share=sum(e.rps * e.failed_share for _, _, e in entries) / total,
         latency_ms=latency,
         observed_ms=_observed(telemetry, model.problem, in_force.rules, now, max_age_s),
         rule_rps=rule_rps,

@@ -78,11 +78,12 @@ def discrepancies(weights: Weights, observed: Observations, rule_rps: float) -> 
     }
 
 
-def shift(weights: Weights, d: Mapping[str, float], gamma: float) -> dict[str, int]:
+def shift(weights: Weights, d: Mapping[str, float], gamma: float, least: int = 0) -> dict[str, int]:
     """Returns the weights after one step.
 
-    They are integers at or above 0 that sum to TOTAL, and no destination is added. Equal
-    discrepancies, or fewer than two destinations, change nothing.
+    They are integers that sum to TOTAL, and no destination is added. None that gives falls below
+    `least`, in parts of TOTAL, or below 0. Equal discrepancies, or fewer than two destinations,
+    change nothing.
     """
     names = sorted(d)
     values = np.array([d[c] for c in names])
@@ -94,8 +95,9 @@ def shift(weights: Weights, d: Mapping[str, float], gamma: float) -> dict[str, i
     under = away > 0
     given = np.where(under, away, 0.0) / away[under].sum()
     taken = np.where(under, 0.0, -away) / -away[~under].sum()
-    # No weight may fall below 0. The whole step shrinks, so that the sum does not change.
-    bound = float((before[under] / given[under]).min())
+    # The whole step shrinks where a weight would fall too low, so that the sum does not change.
+    room = np.maximum(before - least / TOTAL, 0.0)
+    bound = float((room[under] / given[under]).min())
     after = before + min(gamma, bound) * (taken - given)
     total = sum(weights[c] for c in names)
     moved = largest_remainder(np.maximum(after, 0.0), total)

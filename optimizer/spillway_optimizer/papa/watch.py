@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Callable
 
 from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import GuardrailFile, Guardrails
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.lease import Lease
+from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
-from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.rules import Rules, changed
+from spillway_optimizer.process.states import States
 from spillway_optimizer.service.config import Papa
 from spillway_optimizer.service.reading import Reader
 
@@ -39,13 +42,16 @@ class Watch:
         reader: Reader,
         lease: Lease,
         stop: asyncio.Event,
+        file: GuardrailFile,
+        states: States,
     ):
+        self._file, self._states = file, states
         self._settings, self._topology, self._redis = settings, topology, redis
         self._reader, self._lease, self._stop = reader, lease, stop
         self._clusters = tuple(cluster.name for cluster in topology.clusters)
 
     async def complete(self, last_rules: Rules | None = None, settled: bool = True) -> InForce:
-        """Returns the rules in force of all clusters, of the policy that PAPA works for.
+        """Returns the rules in force of all clusters, of a policy that minimises the objective.
 
         With `settled`, the rules have not changed for tau, or are the same as `last_rules`. Raises
         Interrupted otherwise.
@@ -53,7 +59,8 @@ class Watch:
         in_force = await hot.in_force(self._redis, self._clusters)
         if in_force is None or set(in_force.versions) != set(self._clusters):
             raise Interrupted("rules in force are not complete")
-        if in_force.policy != SPILLWAY or any(r.policy != SPILLWAY for r in in_force.rulesets.values()):
+        policies = {in_force.policy, *(ruleset.policy for ruleset in in_force.rulesets.values())}
+        if not policies <= MINIMISING:
             raise Interrupted(f"the policy in force is {in_force.policy!r}")
         if settled and (last_rules is None or changed(last_rules, in_force.rules)):
             # The optimizer changed rules. Give the change tau to take effect before judging its
@@ -79,8 +86,8 @@ class Watch:
         """Yields one sample at the end of each window.
 
         Boards are means over about the length of a window, so samples do not overlap. A window
-        without a sound sample is skipped. Raises Interrupted if others change the rules meanwhile,
-        or if no window had a sound sample.
+        without a sound sample is skipped. Raises Interrupted if others change the rules or the
+        guardrails meanwhile, or if no window had a sound sample.
         """
         why, sound = "no telemetry", False
         for _ in range(windows):
@@ -91,7 +98,7 @@ class Watch:
             try:
                 now = await self._unchanged(in_force)
                 at, most_s = time.time(), self._settings.board_max_age_s
-                yield sample(telemetry, now, self._topology, at, most_s)
+                yield sample(telemetry, now, self._topology, at, most_s, self._guardrails())
                 sound = True
             except ProblemError as error:
                 why = str(error)
@@ -112,6 +119,15 @@ class Watch:
         if others := changed(in_force.rules, now.rules):
             raise Interrupted(f"superseded: others changed {len(others)} rules")
         return now
+
+    def _guardrails(self) -> Guardrails:
+        """Returns the guardrails.
+
+        Raises Interrupted if they have changed, because samples at other values have another unit.
+        """
+        if guardrails.changed(self._file, self._states):
+            raise Interrupted("the guardrails have changed")
+        return self._file.current
 
     async def until(self, arrived: Callable[[InForce], bool]) -> InForce:
         """Returns the first ruleset in force that satisfies `arrived`.

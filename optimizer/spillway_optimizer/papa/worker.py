@@ -9,6 +9,7 @@ from dataclasses import replace
 from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import names
+from spillway_contracts.guardrails import GuardrailFile
 from spillway_runtime import health
 
 from spillway_optimizer import OptimizerError
@@ -38,7 +39,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs PAPA, one step at a time. Its state is the checkpoint, which is also stored in Redis."""
+    """Runs PAPA, one step at a time. Its state is the checkpoint, which is also stored in Redis.
+
+    The constructor raises ContractError when the guardrail file is wrong.
+    """
 
     watch: Watch  # exists from the start of `run`
 
@@ -47,7 +51,7 @@ class Worker:
     ):
         self.settings, self.topology, self.redis, self.proposals = settings, topology, redis, proposals
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
-        self.history = history
+        self.history, self.guardrails = history, GuardrailFile(settings.guardrails, topology)
         self.states = States(_LOG)
         self.reader = Reader(redis, history, self.clusters, self.states, _MODEL_REFRESH_S)
         self.lease = Lease(redis, "papa", settings.lease_s)
@@ -67,7 +71,16 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when a server is away."""
-        self.watch = Watch(self.settings, self.topology, self.redis, self.reader, self.lease, stop)
+        self.watch = Watch(
+            self.settings,
+            self.topology,
+            self.redis,
+            self.reader,
+            self.lease,
+            stop,
+            self.guardrails,
+            self.states,
+        )
         exposition = metrics.exposition("papa", self.states, self.lease)
         server = health.Server(self.settings.health_listen, self.states.report, exposition)
         try:
@@ -143,8 +156,8 @@ class Worker:
     async def _choose(self, rules: Rules, before: Measurement) -> Trial | None:
         """Returns the next step, or None.
 
-        Skips rules that wait for their rollback, and rules whose step would send more to a
-        destination that is unknown.
+        Skips rules that wait for their rollback, rules that no step can change, and rules whose
+        step would send more to a destination that is unknown.
         """
         left = {key: weights for key, weights in rules.items() if key not in self._loaded.parked}
         while key := choose(
@@ -152,7 +165,9 @@ class Worker:
         ):
             weights = left.pop(key)
             d = discrepancies(weights, before.observations[key], before.rule_rps.get(key, 0.0))
-            after = shift(weights, d, self.parameters.gamma)
+            after = shift(weights, d, self.parameters.gamma, self.guardrails.current.minimum_share)
+            if after == weights:  # the destinations that should give have no more than the least share
+                continue
             if why := await self._gained(key, weights, after):
                 self.states.log("unknown", f"no step of {key}: {why}")
             else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.problem.arrays import Floats
+from spillway_optimizer.problem.destinations import within
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, imposed, merge, routes
@@ -61,13 +62,14 @@ def project(problem: Problem, solution: Solution) -> Projected:
     evaluation, most = evaluate_shares(problem, merged), _most_egress(problem, solution)
     if most is None or evaluation.egress_usd_per_hour <= most:
         return Projected(merged, evaluation, most)
-    home = _imposed(problem, _cheapest(problem, solution.flows.sum(axis=2)))
+    chosen = within(problem, solution.destinations)
+    home = _imposed(problem, _cheapest(chosen, solution.flows.sum(axis=2)))
     low, high = 0.0, 1.0
     if _egress(problem, home) < most:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            within = _egress(problem, merged + middle * (home - merged)) <= most
-            low, high = (low, middle) if within else (middle, high)
+            enough = _egress(problem, merged + middle * (home - merged)) <= most
+            low, high = (low, middle) if enough else (middle, high)
     shares = merged + high * (home - merged)
     return Projected(shares, evaluate_shares(problem, shares), most)
 

@@ -7,17 +7,25 @@ from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.problem import Problem
 
 _AT = 1e-3  # relative: a value this close to a limit counts as at the limit
+_SHOWN = 1e-3  # the least difference of two percentages with one decimal that always shows
+_AT_TARGET = 1e-2  # the same for tail targets, which a search by prices meets less closely
 
 
 def binding(problem: Problem, flows: Floats, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the constraints that are binding at flows [E, from, to] (rps), in words."""
-    return (*_rows(problem, flows), *_ceiling(problem, evaluation), *_budget(problem, evaluation))
+    return (
+        *_rows(problem, flows),
+        *_ceiling(problem, evaluation),
+        *_budget(problem, evaluation),
+        *_tails(problem, evaluation),
+    )
 
 
 def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns a sentence for each place where the routing exceeds the ceiling or the budget.
+    """Returns a sentence for each place where the routing exceeds ceiling, budget or a tail target.
 
-    A solver exceeds them only where every routing must.
+    A solver exceeds the first two only where every routing must. It exceeds a tail target also
+    where keeping it costs more than it is worth.
     """
     layout, c = problem.layout, problem.constraints
     found = []
@@ -35,7 +43,29 @@ def unmet(problem: Problem, evaluation: Evaluation) -> tuple[str, ...]:
             f"the egress budget of {c.egress_usd_per_hour:g} $/h is exceeded: "
             f"{evaluation.egress_usd_per_hour:.4g} $/h"
         )
+    found += [
+        f"the p99 of {layout.classes[tail.k]} is estimated at {tail.p99_ms:.0f} ms for requests that enter in "
+        f"{layout.clusters[tail.c]}, above its target of {tail.target_ms:g} ms"
+        for tail in evaluation.tails
+        if tail.exceeded_ms > _AT * tail.target_ms
+    ]
     return tuple(found)
+
+
+def unseen(problem: Problem, u: Floats) -> list[tuple[str, str]]:
+    """Returns services, each with a sentence, for which queueing is extrapolated with caution.
+
+    `u`: utilisation [S, C]. What is above the range by rounding alone has none.
+    """
+    layout, caution = problem.layout, problem.extrapolation_caution
+    return [
+        (
+            layout.services[s],
+            f"{layout.services[s]} in {layout.clusters[c]} is at {u[s, c]:.1%} of its capacity, and was seen up to "
+            f"{layout.seen[s, c]:.1%}: queueing that is extrapolated counts {1 + caution:g} times",
+        )
+        for s, c in zip(*np.nonzero((u > layout.seen + _SHOWN) & (caution > 0)), strict=True)
+    ]
 
 
 def _rows(problem: Problem, flows: Floats) -> list[str]:
@@ -79,3 +109,12 @@ def _budget(problem: Problem, evaluation: Evaluation) -> list[str]:
     if not budget or evaluation.egress_usd_per_hour < budget * (1 - _AT):
         return []
     return [f"the egress budget of {budget:g} $/h"]
+
+
+def _tails(problem: Problem, evaluation: Evaluation) -> list[str]:
+    layout = problem.layout
+    return [
+        f"the p99 target of {tail.target_ms:g} ms of {layout.classes[tail.k]} in {layout.clusters[tail.c]}"
+        for tail in evaluation.tails
+        if tail.p99_ms >= tail.target_ms * (1 - _AT_TARGET)
+    ]

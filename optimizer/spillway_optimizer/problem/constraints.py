@@ -8,6 +8,7 @@ shares of one route. They apply in the publisher's order:
 - Held shares stay.
 - The minimum local share applies.
 - The maximum shift applies.
+- A share is 0 or at least the least one, and the number of destinations is limited.
 
 The egress budget, the utilisation ceiling and draining are kept as far as possible.
 """
@@ -45,6 +46,18 @@ class Constraints:
     utilisation_ceiling: float | None = None
     # Clusters that get calls only where no other cluster can take them.
     drained: frozenset[str] = frozenset()
+    # A share of a route is 0 or at least this. Larger floors and everything above come first.
+    min_share: float = 0.0
+    max_destinations: int | None = None  # of one route
+    whole: frozenset[str] = frozenset()  # classes whose calls from a cluster share one destination
+    # The only destinations that a route may use, each with its least share. Calls leave the others
+    # as fast as `max_shift` allows.
+    destinations: Mapping[Route, Shares] = field(default_factory=dict)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether destinations are limited in number or by a least share."""
+        return self.min_share > 0 or self.max_destinations is not None or bool(self.whole)
 
 
 def shift_floor(in_force: Floats, max_shift: float) -> Floats:
@@ -66,6 +79,21 @@ def shift_floor(in_force: Floats, max_shift: float) -> Floats:
     gone = float(in_force[let_go].sum())
     kept = float(floor.sum())
     return floor * (1.0 - (max_shift - gone) / kept) if kept > 0 else floor
+
+
+def step_floor(in_force: Floats, chosen: Bools, max_shift: float) -> Floats:
+    """Returns the least share per destination [C] on the way to the `chosen` destinations.
+
+    Calls leave the other destinations first. What is then left of `max_shift` is the freedom of the
+    chosen ones. `in_force` sums to 1.
+    """
+    others = float(in_force[~chosen].sum())
+    kept = 1.0 - others
+    gone = min(max_shift, others)
+    stays = 1.0 - (max_shift - gone) / kept if kept > 0 else 1.0
+    left = 1.0 - gone / others if others > 0 else 1.0
+    floor: Floats = in_force * np.where(chosen, stays, left)
+    return floor
 
 
 def with_local(floor: Floats, i: int, least: float) -> Floats:
@@ -103,7 +131,8 @@ def held_floor(shares: Floats, listed: Bools, usable: Bools, floor: Floats) -> t
 def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
     """Returns what is wrong with the values. Each entry names its key and what is allowed."""
     c, found = constraints, []
-    for key, value in (("min_local_share", c.min_local_share), ("max_shift", c.max_shift)):
+    for key in ("min_local_share", "max_shift", "min_share"):
+        value = getattr(c, key)
         if not 0.0 <= value <= 1.0:
             found.append(f"constraints.{key}: {value} must be from 0 to 1")
     if c.egress_usd_per_hour is not None and not 0.0 <= c.egress_usd_per_hour < math.inf:
@@ -114,17 +143,20 @@ def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
         found.append(
             f"constraints.utilisation_ceiling: {c.utilisation_ceiling} must be above 0 and at most 1"
         )
+    if c.max_destinations is not None and c.max_destinations < 1:
+        found.append(f"constraints.max_destinations: {c.max_destinations} must be at least 1")
     found += [
         f"constraints.drained: unknown {cluster!r}; known: {', '.join(clusters)}"
         for cluster in sorted(c.drained - set(clusters))
     ]
-    for name in ("pinned", "in_force", "held"):
+    for name in ("pinned", "in_force", "held", "destinations"):
         for route, shares in getattr(c, name).items():
             total = sum(shares.values())
-            wrong = total > 1.0 + 1e-3 if name == "held" else not abs(total - 1.0) <= 1e-3
+            at_most = name in ("held", "destinations")
+            wrong = total > 1.0 + 1e-3 if at_most else not abs(total - 1.0) <= 1e-3
             if not all(share >= 0 for share in shares.values()) or wrong:
                 found.append(
                     f"constraints.{name}[{', '.join(route)}]: sums to {total}; must be shares of at least 0 that "
-                    f"sum to {'at most ' if name == 'held' else ''}1"
+                    f"sum to {'at most ' if at_most else ''}1"
                 )
     return found

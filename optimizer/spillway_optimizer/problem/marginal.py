@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.problem.arrays import Floats
-from spillway_optimizer.problem.objective import propagate, queue_factor, queue_slope, utilisation
+from spillway_optimizer.problem.objective import counted_factor, propagate, utilisation
 from spillway_optimizer.problem.problem import Problem
 
-# Parts of the cost of a call, in ms (egress is converted at $/ms). Crowding is the time that all
-# other requests wait longer.
+# Parts of the cost of a call, in ms at their value (egress is converted at $/ms). Crowding is the
+# time that all other requests wait longer.
 PARTS = ("service", "queueing", "network", "egress", "crowding", "failures")
 _SERVICE, _QUEUEING, _NETWORK, _EGRESS, _CROWDING, _FAILURES = range(len(PARTS))
 
@@ -54,7 +54,7 @@ def way(problem: Problem, e: int) -> Floats:
     """
     layout = problem.layout
     parts = np.zeros((len(PARTS), *layout.rtt.shape))
-    parts[_NETWORK] = layout.hop_wait[e] * np.where(layout.usable[e], layout.rtt, 0.0)
+    parts[_NETWORK] = layout.hop_worth[e] * np.where(layout.usable[e], layout.rtt, 0.0)
     parts[_EGRESS] = np.where(layout.usable[e], layout.egress[e] / problem.usd_per_ms, 0.0)
     return parts
 
@@ -62,14 +62,15 @@ def way(problem: Problem, e: int) -> Floats:
 def _here(problem: Problem, load: Floats) -> Floats:
     layout = problem.layout
     u = utilisation(layout, load)
-    service, wait = layout.class_service, layout.wait[:, None]
-    # [S, C] sum of wait * a * load. Times queue_slope / capacity, it is how much longer all
+    service, a, b = layout.class_service, layout.counted_a[:, None], layout.counted_b[:, None]
+    factor, slope = counted_factor(problem, u)
+    # [S, C] sum of counted_a * load. Times slope / capacity, it is how much longer all
     # requests at a station wait, together, when its normalised load grows by one.
     pull = np.zeros_like(layout.capacity)
-    np.add.at(pull, service, (layout.wait * layout.a)[:, None] * load)
+    np.add.at(pull, service, a * load)
     parts = np.zeros((len(PARTS), *load.shape))
-    parts[_SERVICE] = wait * (layout.a + layout.b)[:, None]
-    parts[_QUEUEING] = wait * layout.a[:, None] * (queue_factor(u) - 1.0)[service]
-    parts[_CROWDING] = layout.weight[:, None] * (pull * queue_slope(u) / layout.capacity)[service]
-    parts[_FAILURES] = layout.failure
+    parts[_SERVICE] = a + b
+    parts[_QUEUEING] = a * (factor - 1.0)[service]
+    parts[_CROWDING] = layout.weight[:, None] * (pull * slope / layout.capacity)[service]
+    parts[_FAILURES] = layout.failure_worth
     return parts

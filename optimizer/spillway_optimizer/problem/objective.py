@@ -6,7 +6,9 @@ success rate R (failures.py, ADR 28).
 
 Children of a request count one after the other, as in the paper's sums. Each counts by the share of
 it that the request waits for (Edge.wait_share, below 1 for children called in parallel). All times
-are therefore waiting times.
+are therefore waiting times. In US dollars, each counts by the value of its class (Layout.value),
+and queueing beyond the loads that curves were fitted to counts more (counted_factor). What the p99
+of a class exceeds its target by counts too (tails.py).
 """
 
 from dataclasses import dataclass
@@ -14,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.problem.arrays import Floats, Index
+from spillway_optimizer.problem.arrays import Floats, Ints
 from spillway_optimizer.problem.layout import Layout
 from spillway_optimizer.problem.problem import Problem
+from spillway_optimizer.problem.tails import Tail, targeted
 
 # Above this utilisation, 1 / (1 - u) continues as its tangent. Overload then stays finite, convex
 # and ordered: more overload always costs more, so the optimum is the least bad answer.
@@ -26,17 +29,27 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Cost of a routing. Rates of time are ms of request time per second of wall clock."""
+    """Cost of a routing.
+
+    Rates of time are ms of request time per second of wall clock, whatever the time is worth.
+    Amounts in US dollars count each ms by the value of its class.
+    """
 
     demand_rps: float
     compute_ms_rps: float
     network_ms_rps: float
     failure_ms_rps: float  # time that failures count as; not part of latency
+    compute_usd_per_hour: float
+    caution_usd_per_hour: float  # the part of compute that no request is expected to take
+    network_usd_per_hour: float
+    failure_usd_per_hour: float
     egress_usd_per_hour: float
-    usd_per_hour: float  # the objective
+    tail_usd_per_hour: float  # what estimated p99s exceed their targets by
+    usd_per_hour: float  # the objective: compute, network, failure, egress and tail
     load: Floats  # [K, C] rps
     utilisation: Floats  # [S, C]; above 1: overload
     latency_ms: Floats  # [K, C] exclusive time
+    tails: tuple[Tail, ...] = ()  # of the tail targets that are enforced
 
     @property
     def compute_ms(self) -> float:
@@ -67,6 +80,29 @@ def queue_slope(u: Floats | float) -> Floats:
     return slope
 
 
+def extrapolated(u: Floats, seen: Floats) -> tuple[Floats, Floats]:
+    """Returns what queue_factor has above its tangent at `seen`, and the derivative by u.
+
+    Both are 0 up to `seen`, continuous and increasing beyond; inf: nothing is extrapolated.
+    """
+    edge = np.minimum(seen, U_LINEAR)  # beyond it the factor is a line itself
+    slope = queue_slope(edge)
+    above = np.maximum(np.asarray(u, dtype=float), edge)
+    return queue_factor(above) - queue_factor(edge) - slope * (above - edge), queue_slope(above) - slope
+
+
+def counted_factor(problem: Problem, u: Floats) -> tuple[Floats, Floats]:
+    """Returns the factor by which queueing counts at utilisation u [S, C], and its derivative by u.
+
+    It is queue_factor, and the extrapolated part of it again, times the caution.
+    """
+    caution = problem.extrapolation_caution
+    if caution == 0.0:
+        return queue_factor(u), queue_slope(u)
+    factor, slope = extrapolated(u, problem.layout.seen)
+    return queue_factor(u) + caution * factor, queue_slope(u) + caution * slope
+
+
 def propagate(layout: Layout, shares: Floats) -> tuple[Floats, Floats]:
     """Returns the flows [E, C, C] and loads [K, C], in rps, that `shares` [E, from, to] lead to.
 
@@ -74,10 +110,10 @@ def propagate(layout: Layout, shares: Floats) -> tuple[Floats, Floats]:
     shares do not sum to one.
     """
     load, flows = layout.demand.copy(), np.zeros_like(shares)
-    for k, edges in enumerate(layout.out_edges):
-        for e in edges:
-            flows[e] = (layout.ratio[e] * load[k])[:, None] * shares[e]
-            load[layout.edge_target[e]] += flows[e].sum(axis=0)
+    for edges in layout.down:
+        calls = layout.ratio[edges, None] * load[layout.edge_source[edges]]
+        flows[edges] = calls[:, :, None] * shares[edges]
+        np.add.at(load, layout.edge_target[edges], flows[edges].sum(axis=1))
     _check_rows(layout, load, shares)
     return flows, load
 
@@ -107,22 +143,39 @@ def evaluate(problem: Problem, flows: Floats) -> Evaluation:
     load = layout.demand.copy()
     np.add.at(load, layout.edge_target, flows.sum(axis=1))
     u = utilisation(layout, load)
-    latency = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
-    compute = float((layout.wait[:, None] * load * latency).sum())
+    queueing = queue_factor(u)
+    latency = layout.a[:, None] * queueing[layout.class_service] + layout.b[:, None]
     rtt = np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
-    network = float((layout.hop_wait * (flows * rtt).sum(axis=(1, 2))).sum())
-    failure = float((load * layout.failure).sum())
+    compute_ms = (load * latency).sum(axis=1)  # [K] per second, as network_ms [E]
+    network_ms = (flows * rtt).sum(axis=(1, 2))
+    usd = problem.usd_per_ms * _SECONDS_PER_HOUR
+    surcharge = (counted_factor(problem, u)[0] - queueing)[layout.class_service]
+    caution = float((layout.counted_a[:, None] * load * surcharge).sum()) * usd
+    compute = float((layout.worth * compute_ms).sum()) * usd + caution
+    if problem.tail_prices:
+        counted = layout.counted_a[:, None] * queueing[layout.class_service] + layout.counted_b[:, None]
+        compute = float((counted * load).sum()) * usd + caution
+    network = float((layout.hop_worth * network_ms).sum()) * usd
+    failure = float((load * layout.failure_worth).sum()) * usd
     egress = float((flows * layout.egress).sum()) * _SECONDS_PER_HOUR
+    tails = targeted(layout, flows, queueing) if layout.targets else ()
+    tail = sum(found.penalty_ms_rps for found in tails) * usd
     return Evaluation(
         demand_rps=float(layout.demand.sum()),
-        compute_ms_rps=compute,
-        network_ms_rps=network,
-        failure_ms_rps=failure,
+        compute_ms_rps=float((layout.wait * compute_ms).sum()),
+        network_ms_rps=float((layout.hop_wait * network_ms).sum()),
+        failure_ms_rps=float((load * layout.failure).sum()),
+        compute_usd_per_hour=compute,
+        caution_usd_per_hour=caution,
+        network_usd_per_hour=network,
+        failure_usd_per_hour=failure,
         egress_usd_per_hour=egress,
-        usd_per_hour=(compute + network + failure) * problem.usd_per_ms * _SECONDS_PER_HOUR + egress,
+        tail_usd_per_hour=tail,
+        usd_per_hour=compute + network + failure + egress + tail,
         load=load,
         utilisation=u,
         latency_ms=latency,
+        tails=tails,
     )
 
 
@@ -134,36 +187,40 @@ def evaluate_shares(problem: Problem, shares: Floats) -> Evaluation:
 def marginal_ms(problem: Problem, load: Floats) -> Floats:
     """[K, C] cost in ms of one more request of a class in a cluster, at these loads [K, C].
 
-    The cost includes all calls that the request causes, each sent the cheapest way. Egress is
-    converted at $/ms. The cost is inf where the request cannot be completed. It is the gradient of
-    the objective, computed by dynamic programming over the call graph.
+    Each ms counts by its value. The cost includes all calls that the request causes, each sent the
+    cheapest way. Egress is converted at $/ms. The cost is inf where the request cannot be
+    completed. It is the gradient of the objective, computed by dynamic programming over the call
+    graph.
     """
     layout = problem.layout
     u = utilisation(layout, load)
-    # [S, C] sum of wait * a * load: a longer queue costs in proportion to it
+    # [S, C] sum of counted_a * load: a longer queue costs in proportion to it
     pull = np.zeros_like(layout.capacity)
-    np.add.at(pull, layout.class_service, (layout.wait * layout.a)[:, None] * load)
-    crowding = pull * queue_slope(u) / layout.capacity
-    service_ms = layout.a[:, None] * queue_factor(u)[layout.class_service] + layout.b[:, None]
+    np.add.at(pull, layout.class_service, layout.counted_a[:, None] * load)
+    factor, slope = counted_factor(problem, u)
+    crowding = pull * slope / layout.capacity
     cost = (
-        layout.wait[:, None] * service_ms
-        + layout.failure
+        layout.counted_a[:, None] * factor[layout.class_service]
+        + layout.counted_b[:, None]
+        + layout.failure_worth
         + layout.weight[:, None] * crowding[layout.class_service]
     )
     cost = np.where(layout.placed[layout.class_service], cost, np.inf)
-    for k in reversed(range(len(layout.classes))):
-        for e in layout.out_edges[k]:
-            cheapest = hop_ms(problem, e, cost[layout.edge_target[e]]).min(axis=1)
-            cost[k] += layout.ratio[e] * np.where(layout.closed[e], 0.0, cheapest)
+    for edges in layout.up:
+        cheapest = hop_ms(problem, edges, cost).min(axis=2)
+        calls = layout.ratio[edges, None] * np.where(layout.closed[edges], 0.0, cheapest)
+        np.add.at(cost, layout.edge_source[edges], calls)
     return cost
 
 
-def hop_ms(problem: Problem, e: Index, target_cost: Floats) -> Floats:
-    """[from, to] cost in ms of one call over edge `e`; inf where the call cannot go.
+def hop_ms(problem: Problem, edges: Ints, cost: Floats) -> Floats:
+    """[n, from, to] cost in ms of one call over each of `edges` [n]; inf where it cannot go.
 
-    The cost is the sum of network time, egress at $/ms and the callee's `target_cost` [C].
+    It is the sum of network time, egress at $/ms and what the call costs where it is served, by
+    `cost` [K, C].
     """
     layout = problem.layout
-    rtt = np.where(layout.usable[e], layout.rtt, 0.0)
-    cost = layout.hop_wait[e] * rtt + layout.egress[e] / problem.usd_per_ms + target_cost[None, :]
-    return np.where(layout.usable[e], cost, np.inf)
+    usable, there = layout.usable[edges], cost[layout.edge_target[edges]]
+    network = layout.hop_worth[edges, None, None] * np.where(usable, layout.rtt, 0.0)
+    total = network + layout.egress[edges] / problem.usd_per_ms + there[:, None, :]
+    return np.where(usable, total, np.inf)

@@ -16,6 +16,19 @@ from spillway_optimizer.problem.problem import Problem
 CEILING_MS = 1e6
 # Dollars that one dollar of egress beyond the budget counts as.
 BUDGET_FACTOR = 1e6
+_RESOLUTION = 1e-6
+_LEAST = 1e-9
+
+
+def relative(difference: float, objective: float, beyond: float) -> float:
+    """Returns a difference of costs relative to the objective, all in one unit.
+
+    `beyond` is the penalty that comes on top of the objective. It is left out of the denominator,
+    because an unavoidable penalty would make the gap of a bad routing look small. The denominator
+    is never so small that arithmetic could not tell the difference. So the result is finite, and
+    large, where an objective of 0 has a penalty.
+    """
+    return difference / max(abs(objective), _RESOLUTION * abs(objective + beyond), _LEAST)
 
 
 def budget_ms(problem: Problem) -> float | None:

@@ -8,9 +8,9 @@ from functools import cached_property
 from spillway_optimizer import ProblemError
 from spillway_optimizer.problem import constraints as side
 from spillway_optimizer.problem.layout import Layout
-from spillway_optimizer.problem.values import Curve, Edge, Values
+from spillway_optimizer.problem.values import Curve, Edge, TailPrice, TailTarget, Values
 
-__all__ = ["Curve", "Edge", "Problem"]
+__all__ = ["Curve", "Edge", "Problem", "TailPrice", "TailTarget"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,21 @@ def _problems(problem: Problem) -> list[str]:
         known("demand_rps", cluster, problem.clusters)
         known("demand_rps", class_id, problem.classes)
         number(f"demand_rps[{cluster}, {class_id}]", rps)
+    number("extrapolation_caution", problem.extrapolation_caution)
+    for service, highest in problem.seen_utilisation.items():
+        known("seen_utilisation", service, services)
+        number(f"seen_utilisation[{service}]", highest, above_zero=True)
+    for class_id, factor in problem.latency_values.items():
+        known("latency_values", class_id, problem.classes)
+        number(f"latency_values[{class_id}]", factor, above_zero=True)
+    for class_id, target in problem.tail_targets.items():
+        known("tail_targets", class_id, problem.classes)
+        number(f"tail_targets[{class_id}].p99_ms", target.p99_ms, above_zero=True)
+        number(f"tail_targets[{class_id}].value", target.value, above_zero=True)
+    for class_id, price in problem.tail_prices.items():
+        known("tail_prices", class_id, problem.classes)
+        number(f"tail_prices[{class_id}].mean", price.mean)
+        number(f"tail_prices[{class_id}].spread", price.spread)
     for class_id in problem.classes:
         curve = problem.curves.get(class_id)
         if curve is None:
@@ -73,6 +88,7 @@ def _problems(problem: Problem) -> list[str]:
         if not (math.isfinite(curve.b_ms) and curve.a_ms + curve.b_ms >= 0):
             found.append(f"curves[{class_id}].b_ms: {curve.b_ms} must be a number of at least -a_ms")
         number(f"curves[{class_id}].norm_weight", curve.norm_weight, above_zero=True)
+        found += _spread_problems(f"curves[{class_id}]", curve)
     for service, cluster in sorted(problem.placement):
         known("placement", cluster, problem.clusters)
         if service in services:
@@ -88,3 +104,15 @@ def _problems(problem: Problem) -> list[str]:
         for pair, value in getattr(problem, name).items():
             number(f"{name}[{pair[0]}, {pair[1]}]", value)
     return found + side.problems(problem.constraints, problem.clusters)
+
+
+def _spread_problems(key: str, curve: Curve) -> list[str]:
+    """Returns what is wrong with the spread of a curve."""
+    a, b = curve.sd_a_ms, curve.sd_b_ms
+    if a is None or b is None:
+        return [] if a is b else [f"{key}: sd_a_ms {a}, sd_b_ms {b}; both or none must be known"]
+    if not (math.isfinite(a) and a >= 0):
+        return [f"{key}.sd_a_ms: {a} must be a number of at least 0"]
+    if not (math.isfinite(b) and a + b >= 0):
+        return [f"{key}.sd_b_ms: {b} must be a number of at least -sd_a_ms"]
+    return []

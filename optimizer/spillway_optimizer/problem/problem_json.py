@@ -9,11 +9,15 @@ from typing import Any
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.problem.constraints import Constraints
-from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.problem.problem import Curve, Edge, Problem, TailPrice, TailTarget
 
 _NONE = Constraints()
+_BY_ROUTE = ("pinned", "in_force", "held", "destinations")
+_SETS = ("drained", "whole")
 _PAIRS = ("demand_rps", "capacity_rps", "rtt_ms", "egress_usd_per_gb", "threshold_rps")
+_OPTIONAL_BY_NAME = ("latency_values", "seen_utilisation")
 _OPTIONAL_PAIRS = ("failure_ms", "rtt_noise_ms")
+_TAILS = ("tail_targets", "tail_prices")
 
 
 def to_document(problem: Problem) -> dict[str, Any]:
@@ -22,7 +26,7 @@ def to_document(problem: Problem) -> dict[str, Any]:
         "clusters": list(problem.clusters),
         "classes": dict(sorted(problem.classes.items())),
         "edges": [asdict(edge) for edge in problem.edges],
-        "curves": {class_id: asdict(curve) for class_id, curve in sorted(problem.curves.items())},
+        "curves": {class_id: _curve(curve) for class_id, curve in sorted(problem.curves.items())},
         "placement": sorted(map(list, problem.placement)),
         "usd_per_ms": problem.usd_per_ms,
     }
@@ -31,8 +35,19 @@ def to_document(problem: Problem) -> dict[str, Any]:
         for (first, second), value in sorted(getattr(problem, name).items()):
             nested.setdefault(first, {})[second] = value
         document[name] = nested
+    for name in (name for name in _OPTIONAL_BY_NAME if getattr(problem, name)):
+        document[name] = dict(sorted(getattr(problem, name).items()))
+    for name in (name for name in _TAILS if getattr(problem, name)):
+        document[name] = {key: asdict(value) for key, value in sorted(getattr(problem, name).items())}
+    if problem.extrapolation_caution:
+        document["extrapolation_caution"] = problem.extrapolation_caution
     document["constraints"] = _constraints(problem.constraints)
     return document
+
+
+def _curve(curve: Curve) -> dict[str, float]:
+    """Returns a curve without the keys of what is unknown."""
+    return {key: value for key, value in asdict(curve).items() if value is not None}
 
 
 def _constraints(constraints: Constraints) -> dict[str, Any]:
@@ -42,7 +57,7 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
         value = getattr(constraints, item.name)
         if value == getattr(_NONE, item.name):
             continue
-        if item.name in ("pinned", "in_force", "held"):
+        if item.name in _BY_ROUTE:
             value = [{"route": list(route), "shares": dict(s)} for route, s in sorted(value.items())]
         elif isinstance(value, frozenset):
             value = sorted(list(v) if isinstance(v, tuple) else v for v in value)
@@ -52,14 +67,15 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
 
 def _read_constraints(document: Mapping[str, Any]) -> Constraints:
     known = dict(document)
-    for name in ("pinned", "in_force", "held"):
+    for name in _BY_ROUTE:
         if name in known:
             known[name] = {tuple(row["route"]): dict(row["shares"]) for row in known[name]}
     for name in ("denied", "unruled"):
         if name in known:
             known[name] = frozenset(tuple(triple) for triple in known[name])
-    if "drained" in known:
-        known["drained"] = frozenset(known["drained"])
+    for name in _SETS:
+        if name in known:
+            known[name] = frozenset(known[name])
     return Constraints(**known)
 
 
@@ -81,6 +97,11 @@ def from_document(document: Mapping[str, Any]) -> Problem:
             curves={class_id: Curve(**curve) for class_id, curve in document["curves"].items()},
             placement=frozenset((service, cluster) for service, cluster in document["placement"]),
             usd_per_ms=document["usd_per_ms"],
+            extrapolation_caution=document.get("extrapolation_caution", 0.0),
+            latency_values=dict(document.get("latency_values", {})),
+            seen_utilisation=dict(document.get("seen_utilisation", {})),
+            tail_targets={k: TailTarget(**target) for k, target in document.get("tail_targets", {}).items()},
+            tail_prices={k: TailPrice(**price) for k, price in document.get("tail_prices", {}).items()},
             constraints=_read_constraints(document.get("constraints", {})),
             **pairs,
         )

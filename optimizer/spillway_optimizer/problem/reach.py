@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_optimizer.problem.arrays import Bools, Floats, Index, Ints
-from spillway_optimizer.problem.constraints import Route, Shares, held_floor, shift_floor, with_local
+from spillway_optimizer.problem.constraints import (
+    Route,
+    Shares,
+    held_floor,
+    shift_floor,
+    step_floor,
+    with_local,
+)
 from spillway_optimizer.problem.values import Values
 
 
@@ -57,8 +64,9 @@ def reach(problem: Values, graph: Graph, placed: Bools, linked: Bools, demand: F
                 closed[e, i] |= free[e, i].any() and not usable[e, i].any()
         closed &= ~usable.any(axis=2)
     _drain(problem, graph, rules, usable)
-    floor = _floor(problem, graph, rules, usable)
+    floor, leaving = _floor(problem, graph, rules, usable)
     free = _hold(problem, graph, rules, usable, floor)
+    _choose(problem, graph, rules, usable, floor, free, leaving)
     return Reach(usable, floor, free, closed, (*rules.notes, *_closed_notes(graph, closed)))
 
 
@@ -139,12 +147,16 @@ def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: Bools) -> Non
     usable[:] = np.where((rest.any(axis=2) & ~pinned)[:, :, None], rest, usable)
 
 
-def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> Floats:
-    """[E, from, to] least shares, from pins, the maximum shift and the minimum local share."""
+def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> tuple[Floats, Bools]:
+    """Returns least shares, from pins, the maximum shift and the minimum local share.
+
+    Also returns which destinations calls leave in steps of the maximum shift. Both are [E, from,
+    to].
+    """
     c = problem.constraints
-    floor = np.zeros(usable.shape)
+    floor, leaving = np.zeros(usable.shape), np.zeros(usable.shape, dtype=bool)
     if not (rules.pinned or c.min_local_share > 0 or (c.max_shift < 1 and c.in_force)):
-        return floor
+        return floor, leaving
     for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True):
         route, row = graph.route(e, i), usable[e, i]
         if route in rules.pinned:
@@ -159,10 +171,14 @@ def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> Float
             if abs(before.sum() - 1) < 1e-3 and not (before[~row] > 0).any():
                 before /= before.sum()
                 floor[e, i] = shift_floor(before, c.max_shift)
+                chosen = _chosen(problem, graph, route, row)
+                if chosen is not None and (floor[e, i][~chosen] > 0).any():
+                    floor[e, i] = step_floor(before, chosen, c.max_shift)
+                    leaving[e, i] = ~chosen & (before > 0)
                 least = min(least, before[i] + c.max_shift)
         if row[i]:
             floor[e, i] = with_local(floor[e, i], int(i), least)
-    return floor
+    return floor, leaving
 
 
 def _hold(problem: Values, graph: Graph, rules: _Rules, usable: Bools, floor: Floats) -> Bools:
@@ -172,11 +188,54 @@ def _hold(problem: Values, graph: Graph, rules: _Rules, usable: Bools, floor: Fl
         route = graph.route(e, i)
         if route in problem.constraints.held and route not in rules.pinned:
             shares = problem.constraints.held[route]
-            listed = np.array([cluster in shares for cluster in graph.clusters])
+            listed = _listed(graph, shares)
             kept = held_floor(_row(rules.column, shares), listed, usable[e, i], floor[e, i])
             if kept is not None:
                 floor[e, i], free[e, i] = kept
     return free
+
+
+def _choose(
+    problem: Values,
+    graph: Graph,
+    rules: _Rules,
+    usable: Bools,
+    floor: Floats,
+    free: Bools,
+    leaving: Bools,
+) -> None:
+    """Leaves each route only the destinations that were chosen for it, with their least shares.
+
+    Destinations that have a floor, or that calls leave in steps, stay usable. They have exactly
+    their floor, unless no chosen destination may have more. Rows that would lose every destination
+    stay as they are. Least shares that do not fit are left out.
+    """
+    destinations = problem.constraints.destinations
+    for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True) if destinations else ():
+        route = graph.route(e, i)
+        if route not in destinations or route in rules.pinned:
+            continue
+        least = _row(rules.column, destinations[route])
+        chosen = _listed(graph, destinations[route])
+        listed = chosen | (floor[e, i] > 0) | leaving[e, i]
+        if not (usable[e, i] & listed).any():
+            continue
+        usable[e, i] &= listed
+        free[e, i] &= chosen if (free[e, i] & chosen).any() else listed
+        raised = np.where(free[e, i], np.maximum(floor[e, i], least), floor[e, i])
+        if raised.sum() <= 1:
+            floor[e, i] = raised
+
+
+def _chosen(problem: Values, graph: Graph, route: Route, usable: Bools) -> Bools | None:
+    """Returns the destinations [C] that were chosen for a route; None: it may use any."""
+    shares = problem.constraints.destinations.get(route)
+    chosen = None if shares is None else _listed(graph, shares) & usable
+    return chosen if chosen is not None and chosen.any() else None
+
+
+def _listed(graph: Graph, shares: Shares) -> Bools:
+    return np.array([cluster in shares for cluster in graph.clusters])
 
 
 def _row(column: dict[str, int], shares: Shares) -> Floats:

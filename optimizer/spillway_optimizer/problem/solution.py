@@ -1,14 +1,16 @@
 """What a policy returns, and the protocol that all policies implement."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from spillway_optimizer.problem.arrays import Floats
-from spillway_optimizer.problem.binding import binding, unmet
+from spillway_optimizer.problem.binding import binding, unmet, unseen
+from spillway_optimizer.problem.constraints import Route, Shares
 from spillway_optimizer.problem.objective import Evaluation, evaluate, hop_ms, marginal_ms, propagate
-from spillway_optimizer.problem.penalties import beyond
+from spillway_optimizer.problem.penalties import beyond, relative
 from spillway_optimizer.problem.problem import Problem
 
 # Shares, and calls per second, up to which a solver's result is noise of its arithmetic.
@@ -31,18 +33,36 @@ class Solution:
     beyond_usd_per_hour: float = 0.0  # penalty of this routing for exceeding them
     notes: tuple[str, ...] = ()
     binding: tuple[str, ...] = ()  # side constraints that hold the objective back, in words
+    # Where limits on destinations had to be kept: the destinations that each route uses, with their
+    # least shares, and what that costs, relative to the objective without limits.
+    destinations: Mapping[Route, Shares] = field(default_factory=dict)
+    limits_loss: float = 0.0
+    # Relative gap of the routing without limits on destinations and without tail targets.
+    free_gap: float | None = None
+
+    @property
+    def paid_usd_per_hour(self) -> float:
+        """The objective with the penalties, in USD per hour."""
+        return self.evaluation.usd_per_hour + self.beyond_usd_per_hour
 
     @property
     def relative_gap(self) -> float | None:
         """(objective - bound) / objective; None without a bound.
 
-        The penalty for exceeded limits counts in the numerator and not in the denominator.
+        The penalty for exceeded limits counts in the numerator and not in the denominator (see
+        penalties.relative).
         """
         if self.bound_usd_per_hour is None:
             return None
         value = self.evaluation.usd_per_hour
-        missing = value + self.beyond_usd_per_hour - self.bound_usd_per_hour
-        return max(0.0, missing) / value if value > 0 else 0.0
+        missing = self.paid_usd_per_hour - self.bound_usd_per_hour
+        return relative(max(0.0, missing), value, self.beyond_usd_per_hour)
+
+    @property
+    def unproven(self) -> float | None:
+        """The relative gap that limits and tail targets do not explain; None without a bound."""
+        gaps = [gap for gap in (self.relative_gap, self.free_gap) if gap is not None]
+        return min(gaps, default=None)
 
 
 class Policy(Protocol):
@@ -68,9 +88,15 @@ def from_flows(
     """
     load = problem.layout.demand.copy()
     np.add.at(load, problem.layout.edge_target, flows.sum(axis=1))
-    shares = shares_of(problem, flows, load)
     # The flows are computed again from the shares. Rows below the noise of the LP are gone, and
     # conservation is exact.
+    return of_solver(problem, shares_of(problem, flows, load), bound_usd_per_hour, notes)
+
+
+def of_solver(
+    problem: Problem, shares: Floats, bound_usd_per_hour: float | None, notes: tuple[str, ...] = ()
+) -> Solution:
+    """Returns the solution of a solver that decides shares [E, from, to]."""
     flows, _ = propagate(problem.layout, shares)
     evaluation = evaluate(problem, flows)
     beyond_usd = beyond(problem, flows, evaluation.load) * problem.usd_per_ms * 3600.0
@@ -80,7 +106,13 @@ def from_flows(
         evaluation,
         bound_usd_per_hour,
         beyond_usd,
-        (*notes, *problem.layout.notes, *overload_notes(problem, evaluation), *unmet(problem, evaluation)),
+        (
+            *notes,
+            *problem.layout.notes,
+            *overload_notes(problem, evaluation),
+            *unmet(problem, evaluation),
+            *(sentence for _, sentence in unseen(problem, evaluation.utilisation)),
+        ),
         binding(problem, flows, evaluation),
     )
 
@@ -102,15 +134,16 @@ def shares_of(problem: Problem, flows: Floats, load: Floats) -> Floats:
     empty = layout.usable.any(axis=2) & idle
     if not empty.any():
         return shares
-    cost = marginal_ms(problem, load)
-    for e, i in zip(*np.nonzero(empty), strict=True):
-        floor, free = layout.floor[e, i], layout.free[e, i]
-        if not free.any():  # the floors decide all, but for rounding
-            shares[e, i] = floor / floor.sum()
-            continue
-        hops = hop_ms(problem, e, cost[layout.edge_target[e]])[i]
-        shares[e, i] = floor
-        shares[e, i, int(np.argmin(np.where(free, hops, np.inf)))] += max(1.0 - floor.sum(), 0.0)
+    edges = np.flatnonzero(empty.any(axis=1))
+    floor, free = layout.floor[edges], layout.free[edges]
+    hops = np.where(free, hop_ms(problem, edges, marginal_ms(problem, load)), np.inf)
+    cheapest = np.arange(hops.shape[2]) == hops.argmin(axis=2)[:, :, None]
+    least = floor.sum(axis=2, keepdims=True)
+    decided = ~free.any(axis=2, keepdims=True) & (least > 0)  # by the floors, but for rounding
+    split = np.where(
+        decided, floor / np.where(decided, least, 1.0), floor + np.maximum(1.0 - least, 0.0) * cheapest
+    )
+    shares[edges] = np.where(empty[edges][:, :, None], split, shares[edges])
     return shares
 
 

@@ -24,6 +24,33 @@ class Curve:
     a_ms: float
     b_ms: float
     norm_weight: float = 1.0  # cost of one request in units of the service's baseline class
+    # Standard deviation of one call's time: sd_a_ms / (1 - u) + sd_b_ms, at least 0 at u = 0. None:
+    # unknown, for both or neither.
+    sd_a_ms: float | None = None
+    sd_b_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class TailTarget:
+    """The p99 that users' requests of an entry class shall not exceed.
+
+    Each ms above it counts like `value` ms of the mean of each of these requests.
+    """
+
+    p99_ms: float
+    value: float
+
+
+@dataclass(frozen=True)
+class TailPrice:
+    """What one ms of a class counts in addition to its value, so that tail targets are met.
+
+    `mean`: a ms that every call takes, and a ms of network that its calls take. `spread`: a ms of
+    the standard deviation of a call. Only solvers set it.
+    """
+
+    mean: float
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +91,14 @@ class Values:
     # Standard error of rtt_ms that is due to chance; 0 where it is absent. The objective does not
     # use it.
     rtt_noise_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # What the queueing that no data has shown counts in addition, as a factor; 0: nothing. It is
+    # what exceeds the tangent to the curve at the highest utilisation that its service was seen at.
+    extrapolation_caution: float = 0.0
+    seen_utilisation: Mapping[str, float] = field(default_factory=dict)  # by service; absent: unknown
+    # Factor on usd_per_ms for users' requests of an entry class; 1 where it is absent.
+    latency_values: Mapping[str, float] = field(default_factory=dict)
+    tail_targets: Mapping[str, TailTarget] = field(default_factory=dict)  # by entry class
+    tail_prices: Mapping[str, TailPrice] = field(default_factory=dict)  # by class
 
     @cached_property
     def class_order(self) -> tuple[str, ...]:

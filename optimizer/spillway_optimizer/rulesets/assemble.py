@@ -16,6 +16,7 @@ from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.constraints import Route, Shares
+from spillway_optimizer.problem.destinations import in_steps
 from spillway_optimizer.problem.objective import Evaluation, evaluate, marginal_ms, propagate
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_pin, routes, to_shares
@@ -55,6 +56,7 @@ class Extracted:
 
 def from_solution(problem: Problem, solution: Solution, stamp: Stamp, topology: Topology) -> Extracted:
     """Extracts the ruleset of a solution. Raises UnverifiedError if it breaks the contract."""
+    problem = in_steps(problem, solution.destinations)
     best = project(problem, solution)
     rules = integer_rules(problem, best)
     ruleset, evaluation = from_rules(problem, rules, stamp, topology)

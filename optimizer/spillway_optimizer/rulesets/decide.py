@@ -28,7 +28,7 @@ from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import TOTAL, Rules, changed, to_shares
 from spillway_optimizer.rulesets.noise import without_noise
-from spillway_optimizer.rulesets.verify import ROUNDING_SLACK, verify
+from spillway_optimizer.rulesets.verify import ROUNDING_SLACK, beyond_limits, verify
 
 
 class Action(Enum):
@@ -89,6 +89,10 @@ def decide(
     if memory.policy != policy:
         return propose(f"policy {policy!r} after {memory.policy!r}")
     proposed, intended = _proposed(memory)
+    # A limit costs something, so no gain would ever put it in force.
+    broken = beyond_limits(problem.constraints, intended, candidate)
+    if minimises and broken and not _operators(in_force):
+        return propose(f"rules in force break a limit: {broken[0]}")
     if any(key not in proposed for key in candidate):
         kept = _with_new(memory, candidate, problem, least_bad, thresholds, now)
         return propose("new routes") if kept is None else kept

@@ -16,9 +16,11 @@ class Loss:
     # Loss from one split for all caller classes that share an outbound route, within all limits.
     merging: float
     rounding: float  # loss from integer weights
+    limits: float = 0.0  # loss from limits on destinations; the solution's objective contains it
 
     @property
     def total(self) -> float:
+        """What is lost after the solution."""
         return self.merging + self.rounding
 
 
@@ -41,4 +43,4 @@ def loss(problem: Problem, solution: Solution, best: Projected, rules: Rules) ->
         return Loss(0.0, 0.0)
     merged = best.evaluation.usd_per_hour
     rounded_off = evaluate_shares(problem, to_shares(problem, rules)).usd_per_hour
-    return Loss((merged - ideal) / ideal, (rounded_off - merged) / ideal)
+    return Loss((merged - ideal) / ideal, (rounded_off - merged) / ideal, solution.limits_loss)

@@ -31,12 +31,18 @@ def reason(
     else:
         parts = [f"{_rps(float(calls[clusters.index(c)]))} to {c}" for c in away]
         text = f"{source} serves {_rps(float(calls[i]))} of its {_rps(total)} req/s and sends {listed(parts)}"
-    return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}"
+    return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}{_valued(problem, e)}"
+
+
+def _valued(problem: Problem, e: int) -> str:
+    """Returns what a millisecond of these calls counts; empty if it counts as one."""
+    value = float(problem.layout.value[problem.layout.edge_target[e]])
+    return "" if value == 1.0 else f"; each ms that users wait counts as {value:.3g} ms"
 
 
 def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], marginal: Floats) -> str:
     layout = problem.layout
-    hops = hop_ms(problem, e, marginal[layout.edge_target[e]])[i]
+    hops = hop_ms(problem, np.array([e]), marginal)[0, i]
     # Order: the destinations in use, the own cluster, then the cheapest of the rest.
     ranked = sorted(
         np.flatnonzero(layout.usable[e, i]).tolist(),
@@ -47,9 +53,9 @@ def _costs(problem: Problem, e: int, i: int, weights: Mapping[str, int], margina
 
 def _cost(problem: Problem, e: int, i: int, j: int, total: float) -> str:
     layout = problem.layout
-    network = float(layout.hop_wait[e] * layout.rtt[i, j])
+    network = float(layout.hop_worth[e] * layout.rtt[i, j])
     egress = float(layout.egress[e, i, j]) / problem.usd_per_ms
-    failures = float(layout.failure[layout.edge_target[e], j])
+    failures = float(layout.failure_worth[layout.edge_target[e], j])
     away = ((network, "network"), (egress, "worth of egress")) if i != j else ()
     of_which = [f"{ms:.1f} ms {what}" for ms, what in (*away, (failures, "for failures")) if ms >= 0.05]
     within = f" including {listed(of_which)}" if of_which else ""

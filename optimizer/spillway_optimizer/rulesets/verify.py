@@ -12,6 +12,7 @@ import numpy as np
 from spillway_optimizer import ProblemError
 from spillway_optimizer.policies.projection import rounding
 from spillway_optimizer.problem.arrays import Floats
+from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import (
@@ -60,6 +61,44 @@ def verify(
 def exceeded(problem: Problem, evaluation: Evaluation) -> list[str]:
     """Returns the limits that these rules exceed, as notes."""
     return [f"least bad: {finding}" for finding in _limits(problem, evaluation, None, ROUNDING_SLACK)]
+
+
+def beyond_limits(constraints: Constraints, rules: Rules, instead: Rules) -> list[str]:
+    """Returns the rules that break a limit on destinations which `instead` keeps, or breaks less.
+
+    Floors, pins and held shares come before these limits, so `instead` may break some itself. It
+    breaks a limit less where fewer calls go beyond the destinations that a route steps towards.
+    """
+    found = []
+    for key in rules.keys() & instead.keys():
+        kept = _destinations(constraints, key, instead[key])
+        steps = _beyond(constraints, key, rules[key]) > _beyond(constraints, key, instead[key])
+        found += [
+            f"{_name(key)}: {finding}"
+            for limit, finding in _destinations(constraints, key, rules[key]).items()
+            if limit not in kept or (steps and limit != "share")
+        ]
+    return sorted(found)
+
+
+def _beyond(c: Constraints, key: RuleKey, weights: Weights) -> int:
+    """Returns how many parts of a rule go beyond the destinations that the route may have."""
+    chosen = c.destinations.get(key)
+    return 0 if chosen is None else sum(weight for to, weight in weights.items() if to not in chosen)
+
+
+def _destinations(c: Constraints, key: RuleKey, weights: Weights) -> dict[str, str]:
+    """Returns which limits on destinations a rule breaks, with a finding for each."""
+    used, least = sorted(to for to, weight in weights.items() if weight), round(c.min_share * TOTAL)
+    small = [to for to in used if weights[to] < least - 1]  # rounding may take one part
+    found = {}
+    if key.class_id in c.whole and len(used) > 1:
+        found["whole"] = f"its class stays whole, and it has {', '.join(used)}"
+    if c.max_destinations is not None and len(used) > c.max_destinations:
+        found["count"] = f"{len(used)} destinations; maximum_destinations is {c.max_destinations}"
+    if small:
+        found["share"] = f"{weights[small[0]]} of {TOTAL} to {small[0]!r}; minimum_share is {least}"
+    return found
 
 
 def _rule(problem: Problem, key: RuleKey, weights: Weights) -> Iterator[str]:

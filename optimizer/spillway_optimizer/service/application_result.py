@@ -12,7 +12,7 @@ from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.judging.memory import Memory, Thresholds, due
 from spillway_optimizer.model.model import ApplicationModel
-from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.objective import Evaluation, evaluate_shares
 from spillway_optimizer.problem.problem import Problem
@@ -20,9 +20,9 @@ from spillway_optimizer.problem.rules import RuleKey, Rules, stepped
 from spillway_optimizer.rulesets.assemble import Priced, UnverifiedError, priced
 from spillway_optimizer.rulesets.decide import LIMIT_SLACK, Action, Decision, decide, renewal
 from spillway_optimizer.rulesets.integer_weights import integer_rules, loss
-from spillway_optimizer.rulesets.verify import exceeded, verify
-from spillway_optimizer.service.solves_table import Solved
+from spillway_optimizer.rulesets.verify import beyond_limits, exceeded, verify
 from spillway_optimizer.service.today import today
+from spillway_optimizer.workers.solved import Solved
 
 _MOST_REASON = 300
 
@@ -113,7 +113,7 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
         around.memory,
         around.policy,
         candidate,
-        around.policy == SPILLWAY,
+        around.policy in MINIMISING,
         problem,
         around.in_force,
         around.now,
@@ -166,6 +166,10 @@ def rolled_back(
     most = problem.constraints.max_shift
     rules = {key: stepped(weights, before.get(key, weights), most) for key, weights in decided.items()}
     wrong = verify(problem, rules, solved.least_bad, LIMIT_SLACK)
+    if around.policy in MINIMISING:
+        # The rules to return to. A step on the way there may break a limit that both ends keep.
+        target = {key: before.get(key, weights) for key, weights in decided.items()}
+        wrong += beyond_limits(problem.constraints, target, decided)
     if wrong:
         return "; ".join(wrong)[:_MOST_REASON]
     memory = Memory(around.policy, rules, rules, around.now, before=around.memory.proposed)

@@ -124,11 +124,25 @@ class Optimizer(Servers):
     )
     relative_gap: float = tuning("OPTIMIZER_RELATIVE_GAP", "gap at which refining stops", 1e-4, gt=0, lt=1)
     solve_s: float = tuning("OPTIMIZER_SOLVE_S", "time after which refining stops", 3.0, gt=0)
+    processes: int = tuning(
+        "OPTIMIZER_PROCESSES",
+        "workers that solve applications at the same time; 0: one per core, at most 4; 1: no workers",
+        0,
+        ge=0,
+    )
+    audit_s: float = tuning("OPTIMIZER_AUDIT_S", "time between two audits; 0: no audits", 60.0, ge=0)
+    audit_limit_s: float = tuning(
+        "OPTIMIZER_AUDIT_LIMIT_S",
+        "time after which the proof of an audit stops; its process is killed after five times that",
+        10.0,
+        gt=0,
+    )
 
 
 class Papa(Servers):
     """Settings of the command `papa`. Symbols as in SLATE 4.4.2."""
 
+    guardrails: Path | None = None
     gamma: float = tuning("PAPA_GAMMA", "γ of SLATE 4.4.2: size of a step", 0.05, gt=0, le=1)
     tau_s: float = tuning("PAPA_TAU_S", "τ: settling time after others change rules", 10.0, gt=0)
     theta: int = tuning("PAPA_THETA", "θ of SLATE 4.4.2", 3, ge=1)

@@ -18,12 +18,14 @@ from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service import metrics
+from spillway_optimizer.service.auditing import Auditing
 from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Basis, Trigger, urgent
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.workers.parallel import Parallel
 
 _TICK_S = 0.5
 _LOG = logging.getLogger(__name__)
@@ -44,9 +46,19 @@ class Service:
         self.lease = Lease(redis, "optimizer", settings.lease_s)
         stop = Stop(relative_gap=settings.relative_gap, seconds=settings.solve_s)
         self.following = Following(redis, settings.policy, stop, self.states)
+        self.parallel = Parallel(settings.processes, settings.solve_s, self.following.keep, self.states)
         self.solving = Solving(
-            settings, topology, redis, history, proposals, self.lease, self.guardrails, self.states
+            settings,
+            topology,
+            redis,
+            history,
+            proposals,
+            self.lease,
+            self.guardrails,
+            self.states,
+            self.parallel,
         )
+        self.auditing = Auditing(settings, self.lease, history, self.states, self.following)
         self.basis: Basis | None = None
         self.due_at = self.free_at = 0.0  # monotonic clock: the wall clock may be set
         self.pressing: Trigger | None = None  # noticed, but not acted upon yet
@@ -63,6 +75,8 @@ class Service:
                 except REDIS_AWAY as error:
                     self.states.away("redis", error)
                     self.states.wait_for("redis")
+                    if not self.lease.held():
+                        await self.auditing.stop()
                 try:
                     await asyncio.wait_for(stop.wait(), _TICK_S)
                 except TimeoutError:
@@ -74,6 +88,8 @@ class Service:
     async def _close(self) -> None:
         if self._warming is not None:
             self._warming.cancel()
+        self.parallel.close()
+        await self.auditing.stop()
         try:
             await self.lease.release()
         except REDIS_AWAY:
@@ -95,6 +111,8 @@ class Service:
                 return
         if not await self.lease.hold():
             self.states.log("lease", "held by another; standing by")
+            self.parallel.close()
+            await self.auditing.stop()
             # The proposals of another leader cannot be compared with ours.
             self.solving.forget()
             self.basis, self.due_at = None, 0.0
@@ -158,6 +176,8 @@ class Service:
             )
             if trigger is self.pressing:
                 self.pressing = None
+        if self.solving.concluded is not None:
+            self.auditing.offer(*self.solving.concluded)
         # A slow solver is not started again at once, whatever changes.
         ended = time.monotonic()
         self.free_at = ended + max(self.settings.min_interval_s, ended - started)

@@ -21,6 +21,12 @@ FAMILIES = (
     Family(_P + "applications", "Applications in the last run."),
     Family(_P + "application_held", "1 while its rules are held; after the first 50: `others`.", ("application",)),
     Family(_P + "urgent_solves_total", "Solves before the next regular one, by what changed.", ("trigger",)),
+    Family(_P + "audits_total", "Audits: `confirmed`, `better`, `wrong`, `unfinished`, `failed`, `too_large`.",
+           ("outcome",)),
+    Family(_P + "audit_relative_gap", "Gap that the last audit has proven, apart from destination limits and tail targets."),
+    Family(_P + "audit_difference_ratio", "By how much that routing costs less than the audited one: 0.01 is 1 %."),
+    Family(_P + "workers", "Worker processes that solve applications at the same time; 0 while none is needed."),
+    Family(_P + "worker_solves_total", "Solves by worker processes: `solved`, `died`, `killed`, `memory`.", ("outcome",)),
     Family(_P + "papa_steps_total", "PAPA's steps: `kept`, `rolled_back`, `converged`, `superseded`.", ("outcome",)),
     Family(_P + "papa_refused_total", "Attempts of PAPA that ended without a step because data was missing or malformed."),
     Family(_P + "internal_errors_total", "Solves that ended with an internal error."),
@@ -30,7 +36,7 @@ FAMILIES = (
     Family(_P + "counted_total", "All other counters, under their names in `/readyz`.", ("name",)),
     Family(_P + "input_timestamp_seconds", "Unix time of the newest entry of a board, as last read.", ("cluster", "board")),
     Family(_P + "last_solve_timestamp_seconds", "Unix time of the last run, whatever its outcome."),
-    Family(_P + "solve_seconds", "Time that the solver took in the last run that had a problem."),
+    Family(_P + "solve_seconds", "Time that the solver took in the last run that had a problem, summed over applications."),
     Family(_P + "solve_relative_gap", "Proven relative gap of that solution; absent when none is known."),
     Family(_P + "demand_requests_per_second", "Entry requests per second in the last solve's demand."),
     Family(_P + "predicted_mean_latency_seconds", "Mean latency of entry requests by the rules in force at the last solve."),
@@ -67,6 +73,10 @@ def _counted(role: str, name: str, value: int) -> Sample:
         return Sample(_P + "solves_total", value, (name,))
     if name in _STEPS:
         return Sample(_P + "papa_steps_total", value, (name,))
+    if kind == "audit":
+        return Sample(_P + "audits_total", value, (rest,))
+    if kind == "worker":
+        return Sample(_P + "worker_solves_total", value, (rest,))
     if kind == "urgent":
         return Sample(_P + "urgent_solves_total", value, (rest,))
     if name.endswith("_away"):
@@ -129,6 +139,12 @@ def _set(states: States, name: str, value: float | None) -> None:
     states.gauges.pop((name,), None)
     if value is not None:
         states.gauges[name,] = value
+
+
+def note_audit(states: States, gap: float, difference: float) -> None:
+    """Records the last audit: its proven gap, and its difference to the audited routing."""
+    states.gauges["audit_relative_gap",] = gap
+    states.gauges["audit_difference_ratio",] = difference
 
 
 def note_prediction(states: States, predicted_ms: float, observed_ms: float) -> None:

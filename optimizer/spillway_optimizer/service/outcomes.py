@@ -8,7 +8,7 @@ from spillway_contracts import traffic_class
 from spillway_optimizer.clients.history import History
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.model.model import Window
-from spillway_optimizer.policies import SPILLWAY
+from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action
@@ -32,11 +32,11 @@ class Run:
     def ours(self) -> bool:
         """Whether a change is this optimizer's own, so that it is judged.
 
-        A change of the policy is the operator's choice. Only the policy that minimises the
-        objective is judged by it.
+        A change of the policy is the operator's choice. Only policies that minimise the objective
+        are judged by it.
         """
-        before = SPILLWAY if self.in_force is None else self.in_force.policy
-        return self.occasion.policy == SPILLWAY == before
+        policy = self.occasion.policy
+        return policy in MINIMISING and (self.in_force is None or self.in_force.policy == policy)
 
 
 def known_classes(in_force: InForce | None) -> tuple[str, ...]:

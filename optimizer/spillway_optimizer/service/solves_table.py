@@ -1,37 +1,15 @@
 """The row in table solves of one application in one run of the optimizer. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spillway_optimizer.clients.history import utc
 from spillway_optimizer.problem.objective import Evaluation
-from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import Solution
-from spillway_optimizer.rulesets.integer_weights import Loss
+from spillway_optimizer.service.audits import Proof
+from spillway_optimizer.workers.solved import Solved
 
 _NAN = float("nan")
-_SECONDS_PER_HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Solved:
-    """A problem with its solution and the costs around it."""
-
-    problem: Problem
-    solution: Solution
-    duration_ms: float
-    least_bad: Evaluation | None = None  # evaluation of the best rules, before rounding
-    loss: Loss | None = None
-    # Evaluation of the routing in force at the same demand. None: it cannot be priced.
-    now: Evaluation | None = None
-
-    @property
-    def quality(self) -> str:
-        """The solution's gap and what extraction loses, as far as it was computed, for the log."""
-        gap = f"gap {self.solution.relative_gap}"
-        if self.loss is None:
-            return gap
-        return f"{gap}, lost {self.loss.merging:.2e} by merging and {self.loss.rounding:.2e} by rounding"
 
 
 @dataclass(frozen=True)
@@ -72,6 +50,29 @@ def solve_row(
         **_now(solved, evaluation),
         **_solution(solved),
         "notes": list(notes),
+        **dict.fromkeys(("audited_usd_per_hour", "audited_gap", "audit_difference"), _NAN),
+    }
+
+
+def audit_row(
+    occasion: Occasion, reason: str, application: str, audited: Solution, proof: Proof, difference: float
+) -> dict[str, Any]:
+    """Returns the row of an audit: the proof in place of the solution, and the solve it is about.
+
+    `occasion`: of the audited solve. `difference`: as in Verdict.
+    """
+    row = solve_row(
+        replace(occasion, trigger="audit"), "audited", reason, proof.notes, application=application
+    )
+    return {
+        **row,
+        "solution_usd_per_hour": proof.usd_per_hour,
+        "bound_usd_per_hour": proof.bound_usd_per_hour,
+        "relative_gap": proof.relative_gap,
+        "duration_ms": proof.seconds * 1000,
+        "audited_usd_per_hour": audited.paid_usd_per_hour,
+        "audited_gap": _known(audited.relative_gap),
+        "audit_difference": difference,
     }
 
 
@@ -81,16 +82,15 @@ def _rules(solved: Solved | None, e: Evaluation | None) -> dict[str, float]:
         rest = ("egress_usd_per_hour", "failure_usd_per_hour", "objective_usd_per_hour")
         unknown = dict.fromkeys((*keys, *rest), _NAN)
         return {"demand_rps": 0.0, **unknown}
-    usd_per_ms_rps = solved.problem.usd_per_ms * _SECONDS_PER_HOUR
     return {
         "demand_rps": e.demand_rps,
         "mean_latency_ms": e.mean_latency_ms,
         "compute_ms": e.compute_ms,
         "network_ms": e.network_ms,
-        "compute_usd_per_hour": e.compute_ms_rps * usd_per_ms_rps,
-        "network_usd_per_hour": e.network_ms_rps * usd_per_ms_rps,
+        "compute_usd_per_hour": e.compute_usd_per_hour,
+        "network_usd_per_hour": e.network_usd_per_hour,
         "egress_usd_per_hour": e.egress_usd_per_hour,
-        "failure_usd_per_hour": e.failure_ms_rps * usd_per_ms_rps,
+        "failure_usd_per_hour": e.failure_usd_per_hour,
         "objective_usd_per_hour": e.usd_per_hour,
     }
 
@@ -116,6 +116,7 @@ def _solution(solved: Solved | None) -> dict[str, Any]:
         "relative_gap": _known(solution.relative_gap if solution else None),
         "merging_loss": loss.merging if loss else _NAN,
         "rounding_loss": loss.rounding if loss else _NAN,
+        "limits_loss": loss.limits if loss else _NAN,
         "binding": list(solution.binding) if solution else [],
         "duration_ms": solved.duration_ms if solved else _NAN,
     }

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from nats.errors import MaxPayloadError
@@ -24,45 +23,38 @@ from spillway_optimizer.clients.history import History
 from spillway_optimizer.clients.lease import Lease, beside
 from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs import guardrails
-from spillway_optimizer.inputs.smoothing import Rates, smooth
+from spillway_optimizer.inputs.smoothing import Rates
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.inputs.unknown import LastKnown, Unknown, of, unknowns
-from spillway_optimizer.judging.judging import Watch, sample
-from spillway_optimizer.judging.memories import REST, Parting, rules_by_key
-from spillway_optimizer.judging.memory import Memory, Thresholds
-from spillway_optimizer.model.failures import Successes
-from spillway_optimizer.model.model import ApplicationModel, Limits, Model, Window, build
-from spillway_optimizer.problem.rules import Rules
+from spillway_optimizer.inputs.unknown import Unknown
+from spillway_optimizer.judging.memories import REST
+from spillway_optimizer.judging.memory import Memory
+from spillway_optimizer.model.model import Limits, Model, Window, build
 from spillway_optimizer.process.states import States
-from spillway_optimizer.rulesets.assemble import Priced, Stamp, UnverifiedError, assembled
-from spillway_optimizer.rulesets.decide import Action, Decision
-from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
+from spillway_optimizer.rulesets.assemble import Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.lost_rules import LostRules
 from spillway_optimizer.service import metrics
-from spillway_optimizer.service.application_result import (
-    ApplicationResult,
-    Circumstances,
-    judged,
-    plain,
-    refused,
-    resting,
-    rolled_back,
-    sent,
-)
+from spillway_optimizer.service.application_result import ApplicationResult, sent
+from spillway_optimizer.service.applications import Applications, Inputs
 from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.observations import Observations
 from spillway_optimizer.service.outcomes import Outcomes, Run, known_classes
 from spillway_optimizer.service.reading import NATS_AWAY
-from spillway_optimizer.service.routing import Failed, route_all
-from spillway_optimizer.service.solves_table import Occasion, Solved
-from spillway_optimizer.service.triggers import Trigger, jumps
+from spillway_optimizer.service.routing import route_all
+from spillway_optimizer.service.solves_table import Occasion
+from spillway_optimizer.service.triggers import Trigger
+from spillway_optimizer.workers.parallel import Parallel
+from spillway_optimizer.workers.solved import Failed, Solved
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 class Solving:
-    """Runs solves. Its state: the smoothed demand, and this leader's proposals by application."""
+    """Runs solves. Its state: what was observed so far, and the applications between runs.
+
+    `concluded`: the last run and its solutions by application, None if it ended with an error.
+    """
 
     def __init__(
         self,
@@ -74,27 +66,35 @@ class Solving:
         lease: Lease,
         guardrails: GuardrailFile,
         states: States,
+        parallel: Parallel | None = None,
     ):
+        self._parallel = parallel
         self.settings, self.topology, self.redis = settings, topology, redis
         self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self._outcomes = Outcomes(history, states)
         # Served from the start, so that the first rollback shows as an increase.
         states.counters["rolled_back"] += 0
-        self._last_known = LastKnown()
+        self.observed = Observations()
         self._lost = LostRules()
         self._token = 0  # fencing token of the lease that this solve runs under
         self.forget()
 
     def forget(self) -> None:
         """Drops the state, as at the start of the process."""
-        self.memories: Mapping[str, Memory] = {}
-        self.watches: dict[str, Watch] = {}
-        self.demand: Rates = {}
-        self._parting, self._idle = Parting({}), Idle()
-        self.unknown = Unknown()
-        self.successes = Successes()
-        self._demand_at: float | None = None
+        self.observed = self.observed.forgotten()
+        self.applications = Applications(self.settings, self.states)
+        self.concluded: tuple[Occasion, Mapping[str, Solved]] | None = None
+
+    @property
+    def demand(self) -> Rates:
+        """The smoothed demand, in requests per second."""
+        return self.observed.demand
+
+    @property
+    def unknown(self) -> Unknown:
+        """What telemetry did not know in the last run."""
+        return self.observed.unknown
 
     async def run(
         self, now: float, trigger: Trigger, telemetry: Telemetry, following: Following
@@ -107,6 +107,7 @@ class Solving:
             # Another process led in between, so our earlier proposals are no longer in force.
             self.forget()
             self._token = self.lease.fencing_token
+        self.concluded = None
         in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), telemetry)
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
@@ -135,9 +136,8 @@ class Solving:
         If building the model fails by a mistake of ours, all rules are held unchanged.
         """
         try:
-            self._last_known = self._last_known.after(telemetry, run.occasion.at)
-            telemetry = self._last_known.completed(telemetry)
-            self._smooth(telemetry, run.occasion.at)
+            self.observed, telemetry = self.observed.completed(telemetry, run.occasion.at)
+            self.observed = self.observed.after(telemetry, self.clusters, run.occasion.at, self.settings)
             model = await self._beside_the_lease(lambda: self._build(telemetry, run))
         except Exception as error:
             _LOG.exception("the model failed")
@@ -148,161 +148,26 @@ class Solving:
         run = replace(run, occasion=occasion, window=model.window, classes=model.classes)
         problems = {a.name: a.problem for a in model.applications if a.problem is not None}
         following.forget_all_but([*problems, REST])
-        solved = await self._beside_the_lease(lambda: route_all(problems, following.router))
+        if self._parallel:
+            self._parallel.follow(following.name)
+        solved = await self._beside_the_lease(lambda: route_all(problems, following.router, self._parallel))
         self.states.counters["internal_errors"] += sum(
             isinstance(outcome, Failed) and outcome.internal for outcome in solved.values()
         )
-        return run, await self._beside_the_lease(lambda: self._judge(run, model, solved, telemetry))
-
-    def _judge(
-        self, run: Run, model: Model, solved: Mapping[str, Solved | Failed], telemetry: Telemetry
-    ) -> list[ApplicationResult]:
-        routed = self._routed(run)
-        parting = Parting.of({a.name: a.services for a in model.applications}).after(self._parting, routed)
-        self._parting = parting
-        parts = parting.split(routed)
-        decided = decided_of(model, parts)
-        self._idle = self._idle.after(routed, decided, self.unknown, self.guardrails.current, run.occasion.at)
-        held = rules_by_key(run.in_force, run.occasion.at) or plain(routed)
-        idle = parting.split({key: why for key, why in self._idle.why.items() if key in held})
-        absent = absent_of(model, parts, idle, self._idle.unknown)
-        lapsed = routed.keys() - decided - self._idle.why.keys()
-        rules = parting.split({key: rule for key, rule in held.items() if key not in lapsed})
-        known = parting.memories(self.memories, [a.name for a in (*model.applications, *absent)])
-        results = []
-        for application in (*model.applications, *absent):
-            name = application.name
-            around = Circumstances(
-                run.occasion.policy,
-                run.occasion.at,
-                run.urgent,
-                known[name],
-                parting.in_force(run.in_force, name, parts),
-                rules.get(name, {}),
-                self._thresholds(application),
-                idle.get(name, {}),
-            )
-            application = replace(application, notes=(*model.mesh_notes, *application.notes))
-            watch = self.watches.setdefault(name, self._watch())
-            if not run.ours:
-                watch = self.watches[name] = self._watch()
-            around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
-            result = replace(self._result(application, solved.get(name), around), before=around.weights)
-            results.append(self._watched_result(result, application, around, watch, telemetry))
-        self.watches = {result.name: self.watches[result.name] for result in results}
-        return results
-
-    def _watch(self) -> Watch:
-        return Watch(self.settings.rollback_interval_s, self.settings.load_change)
-
-    def _watched_result(
-        self,
-        result: ApplicationResult,
-        application: ApplicationModel,
-        around: Circumstances,
-        watch: Watch,
-        telemetry: Telemetry,
-    ) -> ApplicationResult:
-        """Returns the result after judging. If judging fails, it stays as it was decided."""
-        try:
-            return self._observed(result, application, around, watch, telemetry)
-        except Exception as error:
-            _LOG.exception("judging failed")
-            self.states.counters["internal_errors"] += 1
-            why = f"not judged: internal error: {type(error).__name__}: {error}"
-            return replace(result, notes=(*result.notes, why))
-
-    def _observed(
-        self,
-        result: ApplicationResult,
-        application: ApplicationModel,
-        around: Circumstances,
-        watch: Watch,
-        telemetry: Telemetry,
-    ) -> ApplicationResult:
-        """Judges rules that are in force, and replaces the result by a rollback where needed.
-
-        Observations are compared with the prediction and with those before the change.
-        """
-        solved, decision, part = result.solved, result.decision, result.part
-        if solved is None or decision is None or part is None or result.proposes or not around.weights:
-            return result
-        if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
-            return result
-        price = self.settings.failure_cost_ms
-        seen = sample(telemetry, self.unknown, solved.problem, part.evaluation, around.now, price)
-        if seen is not None:
-            watch.observe(seen)
-        restore = watch.to_restore(around.weights, around.now)
-        if restore is None:
-            return result
-        back = rolled_back(decision.rules, solved, application, around, *restore)
-        if isinstance(back, ApplicationResult):
-            return back
-        watch.not_possible(around.now, back)
-        return replace(result, notes=(*result.notes, f"worse than before, and cannot be rolled back: {back}"))
-
-    def _result(
-        self, application: ApplicationModel, solved: Solved | Failed | None, around: Circumstances
-    ) -> ApplicationResult:
-        if solved is None and not application.refusals:
-            return resting(application, around)
-        if solved is None:
-            return refused(application, "; ".join(application.refusals), around, None)
-        try:
-            return judged(application, solved, around)
-        except OptimizerError as error:
-            why = f"{type(error).__name__}: {error}"
-        except Exception as error:
-            _LOG.exception("deciding failed")
-            self.states.counters["internal_errors"] += 1
-            why = f"internal error: {type(error).__name__}: {error}"
-        return refused(replace(application, problem=None), why, around, None)
+        inputs = Inputs(model, solved, telemetry, self.unknown, self.guardrails.current)
+        return run, await self._beside_the_lease(lambda: self.applications.decide(run, inputs))
 
     def _build(self, telemetry: Telemetry, run: Run) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
+        self.applications.revalue(current.latency_values)
         limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
-        success = self.successes.rates()
-        return build(telemetry, self.topology, now, limits, self.demand, current, self._routed(run), success)
-
-    def _routed(self, run: Run) -> Rules:
-        """Returns the rules that relays route by, or the last proposed ones if Redis has none."""
-        if run.in_force is not None:
-            return run.in_force.routing(run.occasion.at)
-        return {k: rule for m in self.memories.values() for k, rule in (m.intended or {}).items()}
-
-    def _smooth(self, telemetry: Telemetry, now: float) -> None:
-        """Updates the smoothed demand.
-
-        A jump is not noise, so it is not averaged. Demand that is unknown keeps its last known
-        value.
-        """
-        max_age_s = self.settings.board_max_age_s
-        self.unknown = unknown = unknowns(telemetry, self.clusters, now, max_age_s)
-        self.successes = self.successes.after(telemetry, unknown, now)
-        half_life_s = self.settings.demand_half_life_s
-        held = {key: rps for key, rps in self.demand.items() if of(unknown, key)}
-        observed = {**hot.rates(telemetry.demand), **held}
-        if self._demand_at is None:
-            self.demand = smooth(None, observed, 0.0, half_life_s)
-        else:
-            jumped = jumps(self.demand, observed, self.settings.load_change)
-            self.demand = smooth(self.demand, observed, now - self._demand_at, half_life_s, jumped)
-        self._demand_at = now
+        routed, success = self.applications.routed(run), self.observed.successes.rates()
+        return build(telemetry, self.topology, now, limits, self.demand, current, routed, success)
 
     async def _beside_the_lease(self, work: Callable[[], _T]) -> _T:
         """Runs `work` in a thread and renews the lease meanwhile."""
         every_s = self.settings.lease_s / 3
         return await beside(self.lease, every_s, asyncio.to_thread(work))
-
-    def _thresholds(self, application: ApplicationModel) -> Thresholds:
-        s = self.settings
-        thresholds = Thresholds(s.min_weight_change, s.min_gain, s.renew_s)
-        return (
-            thresholds.in_steps(application.problem.constraints.max_shift)
-            if application.problem
-            else thresholds
-        )
 
     def _compare(self, run: Run, results: Sequence[ApplicationResult], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.
@@ -381,33 +246,13 @@ class Solving:
     def _finish(
         self, run: Run, results: Sequence[ApplicationResult], published: bool, frozen: bool = False
     ) -> None:
-        """Stores the memories for the next run."""
-        kept = {
-            result.name: result.published if published else result.memory
-            for result in results
-            if not (frozen and result.wants)
-        }
-        for result in results:
-            if published and (proposal := result.proposal):
-                self._watched(run, result, *proposal)
-        self.memories = {
-            **{c.name: self.memories[c.name] for c in results if c.name in self.memories},
-            **kept,
-        }
+        """Keeps what the next run, the metrics and the audits need."""
+        self.applications.keep(run, results, published, frozen)
         budget = self.guardrails.current.egress_budget_usd_per_hour
         metrics.note_solve(self.states, run.occasion.at, results, budget)
-
-    def _watched(self, run: Run, result: ApplicationResult, decision: Decision, part: Priced) -> None:
-        watch, at = self.watches[result.name], run.occasion.at
-        if decision.action is Action.ROLL_BACK:
-            watch.rolled_back(at, decision.reason)
-        elif run.ours:
-            watch.changed(at, result.before, decision.rules, part.evaluation.demand_rps)
+        solved = {result.name: result.solved for result in results if result.solved is not None}
+        self.concluded = run.occasion, solved
 
 
 def _unpriced(result: ApplicationResult) -> bool:
     return result.part is None and result.refusal is not None
-
-
-def _again(watch: Watch, now: float, in_force: Rules, rules: Rules, demand_rps: float) -> str | None:
-    return watch.again(rules, now, demand_rps, in_force)

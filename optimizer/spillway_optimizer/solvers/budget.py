@@ -12,31 +12,37 @@ import numpy as np
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, budget_ms, egress_ms
 from spillway_optimizer.solvers import dual
-from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
+from spillway_optimizer.solvers.convex import Convex, Stop
 from spillway_optimizer.solvers.dual import Priced
 from spillway_optimizer.solvers.newton import Start
+from spillway_optimizer.solvers.trees import Forest
 
 _ROUNDS = 40
 
 
-def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
+def minimise(convex: Convex, stop: Stop, start: Start | None = None, forest: Forest | None = None) -> Priced:
     """Does what dual.minimise does, within the budget or as close to it as any routing is."""
+    forest = forest or Forest()
     most, began = budget_ms(convex.problem), stop.clock()
     if most is None:
-        return dual.minimise(convex, stop, start)
+        return dual.minimise(convex, stop, start, forest)
     until = began + stop.seconds
-    above = free = dual.minimise(convex, replace(stop, seconds=stop.seconds / 2), start)
+    above = free = dual.minimise(convex, replace(stop, seconds=stop.seconds / 2), start, forest)
     if egress_ms(convex.problem, free.minimum.flows) <= most * (1 + 1e-9):
         return free
-    low, high, bound, below, gap = 0.0, 1.0, free.minimum.bound, None, stop.relative_gap
+    low, high, below, gap = 0.0, 1.0, None, stop.relative_gap
+    best = free.minimum  # that of the highest bound
     for _ in range(_ROUNDS):
         middle = high if below is None else 0.5 * (low + high)
         # The part of the value that is lambda * egress is subtracted again. The gap must be
         # relative to what is left.
         left = replace(stop, relative_gap=gap, seconds=max(until - stop.clock(), 0.0) / 2)
-        found = dual.minimise(replace(convex, egress_price=1.0 + middle), left, (below or above).start)
+        dearer = replace(convex, egress_price=1.0 + middle)
+        found = dual.minimise(dearer, left, (below or above).start, forest)
         gap = stop.relative_gap * min(abs(free.minimum.value / found.minimum.value), 1.0)
-        bound = max(bound, found.minimum.bound - middle * most)
+        bound = found.minimum.bound - middle * most
+        if bound > best.bound:
+            best = replace(found.minimum, bound=bound, egress_price=1.0 + middle)
         if egress_ms(convex.problem, found.minimum.flows) <= most:
             high, below = middle, found
         else:
@@ -45,11 +51,12 @@ def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
                 break
             high = min(4.0 * high, BUDGET_FACTOR) if below is None else high
         flows, value = _mixed(convex, above, below, most)
-        near = value - bound <= stop.relative_gap * max(abs(value), 1e-9)
+        near = value - best.bound <= stop.relative_gap * max(abs(value), 1e-9)
         if (below is not None and near) or stop.clock() > until:
             break
     flows, value = _mixed(convex, above, below, most)
-    return Priced(Minimum(flows, value, min(bound, value)), free.start)
+    minimum = replace(best, flows=flows, value=value, bound=min(best.bound, value))
+    return Priced(minimum, free.start)
 
 
 def _mixed(convex: Convex, above: Priced, below: Priced | None, most: float) -> tuple[Floats, float]:

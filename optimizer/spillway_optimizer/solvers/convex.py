@@ -15,12 +15,10 @@ import numpy as np
 
 from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.problem.layout import Layout
-from spillway_optimizer.problem.penalties import beyond_budget
+from spillway_optimizer.problem.penalties import beyond_budget, relative
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.solvers.envelope import Envelope
 from spillway_optimizer.solvers.stations import Stations
-
-_RESOLUTION = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,22 +32,23 @@ class Stop:
 
 
 def relative_gap(value: float, bound: float, beyond: float) -> float:
-    """Returns (value - bound) relative to what the routing costs without `beyond`.
-
-    `beyond` is the penalty for exceeding ceiling and budget. It is left out, because an unavoidable
-    penalty would make the gap of a bad routing look small. The denominator is never so small that
-    arithmetic could not tell the difference.
-    """
-    return (value - bound) / max(abs(value - beyond), _RESOLUTION * abs(value), 1e-9)
+    """Returns (value - bound) relative to what the routing costs without the penalty `beyond`."""
+    return relative(value - bound, value - beyond, beyond)
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Flows [E, C, C] in rps, their cost, and a lower bound on any flows' cost (ms per second)."""
+    """Flows [E, C, C] in rps, their cost, and a lower bound on any flows' cost (ms per second).
+
+    `price` [S, C]: ms that one more normalised request costs at each station. `egress_price`
+    multiplies the worth of egress, so that a budget is kept.
+    """
 
     flows: Floats
     value: float
     bound: float
+    price: Floats
+    egress_price: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Convex:
         """[E, from, to] ms per call: network and the worth of egress; inf where calls cannot go."""
         layout = self.layout
         worth = self.egress_price / self.problem.usd_per_ms
-        cost = layout.hop_wait[:, None, None] * np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
+        cost = layout.hop_worth[:, None, None] * np.where(np.isfinite(layout.rtt), layout.rtt, 0.0)
         return np.where(layout.usable, cost + layout.egress * worth, np.inf)
 
     @cached_property
@@ -85,9 +84,12 @@ class Convex:
         np.maximum.at(most, service, self.alpha)
         np.add.at(root, service, np.sqrt(self.alpha))
         np.add.at(count, service, 1.0)
-        return Stations(
-            np.where(most > least, (root / count) ** 2, least), self.layout.capacity, self.ceiling
+        return self._stations(
+            np.where(most > least, (root / count) ** 2, least), self.layout.capacity, self.layout.seen
         )
+
+    def _stations(self, alpha: Floats, capacity: Floats, seen: Floats) -> Stations:
+        return Stations(alpha, capacity, self.ceiling, seen, self.problem.extrapolation_caution)
 
     @property
     def ceiling(self) -> float:
@@ -106,10 +108,9 @@ class Convex:
         layout, count = self.layout, self.layout.capacity.size
         service = layout.class_service
         number = np.where(self.priced, np.arange(count).reshape(layout.capacity.shape), -1)
-        stations = Stations(self.stations.alpha.ravel(), layout.capacity.ravel(), self.ceiling)
-        return Envelope(
-            stations, Stations(self.alpha, layout.capacity[service], self.ceiling), number[service]
-        )
+        stations = self._stations(self.stations.alpha.ravel(), layout.capacity.ravel(), layout.seen.ravel())
+        alone = self._stations(self.alpha, layout.capacity[service], layout.seen[service])
+        return Envelope(stations, alone, number[service])
 
     def normalised(self, load: Floats) -> Floats:
         """Returns normalised loads [K, C] from loads [K, C]."""

@@ -1,34 +1,55 @@
 """Minimises the objective by convex problems, with any solver of those.
 
 The total queueing time at a station is A * g(N / capacity), with A = sum(load * a) and N =
-sum(load * weight). When the a_ms of a service's classes are in proportion to their weights, this is
-convex. Otherwise
+sum(load * weight). When the a_ms of a service's classes, times what a ms of them is worth, are in
+proportion to their weights, this is convex. Otherwise
 
 - the bound comes from the convex relaxation, which has the convex envelope of each station
-  (envelope.py);
+  (envelope.py), and from the prices at the end of the descent (certificate.py);
 - the routing comes from successive convex surrogates, beginning at the relaxation's routing. A
   surrogate has the value and the gradient of the objective at the last routing. A step is accepted
   only after a line search on the objective itself.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spillway_optimizer.problem.arrays import Floats
-from spillway_optimizer.problem.objective import evaluate, propagate, queue_factor
+from spillway_optimizer.problem.objective import counted_factor, evaluate, propagate
 from spillway_optimizer.problem.penalties import beyond
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.solution import shares_of
+from spillway_optimizer.solvers import certificate
+from spillway_optimizer.solvers.certificate import Known
 from spillway_optimizer.solvers.convex import Convex, Minimum, relative_gap
 
 _STEPS = (1.0, 0.6, 0.3, 0.1, 0.03)
 _ROUNDS = 12  # most surrogates from each start
 _SAME = 1e-9  # relative difference up to which queueing terms are in proportion
-_SURE = 0.02  # relative gap above which further starts are tried
-_LEAST_GAIN = 1e-5  # relative gain of a surrogate, below which the descent ends
+_BOUND_TIME = 0.1  # part of the time left that a large problem's second bound may take
+_SURE = 0.01  # relative gap above which further starts are tried
+# Relative gain of a surrogate below which the descent ends: a part of what is left to prove, within
+# these limits.
+_PART_OF_GAP, _LEAST_GAIN, _MOST_GAIN = 0.01, 1e-5, 1e-4
 Minimise = Callable[[Convex], Minimum]
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a descent ended.
+
+    `flows` [E, C, C] are in rps, and `value` is their penalised cost in ms of waiting per second.
+    `serving` [K, C] is what one more request there would cost, in ms. `egress_price` multiplies the
+    worth of egress.
+    """
+
+    flows: Floats
+    value: float
+    serving: Floats
+    egress_price: float
 
 
 @dataclass(frozen=True)
@@ -36,41 +57,91 @@ class Optimum:
     """The routing found, and a bound.
 
     `flows` [E, C, C] are in rps. No routing costs less than `bound_ms`, in ms of waiting per
-    second.
+    second. `gained`: whether the hint led to a better routing than every other start.
     """
 
     flows: Floats
     bound_ms: float
     notes: tuple[str, ...]
+    gained: bool = False
 
 
 def optimum(
-    problem: Problem, minimise: Minimise, enough: float, late: Callable[[], bool] = lambda: False
+    problem: Problem,
+    minimise: Minimise,
+    enough: float,
+    left: Callable[[], float] = lambda: math.inf,
+    hint: Floats | None = None,
 ) -> Optimum:
     """Minimises the objective, until the relative gap is `enough`.
 
-    `late` ends the descent with the best routing so far.
+    The descent ends with the best routing so far when no seconds are `left`. `hint`: flows
+    [E, C, C] of a known routing, another start. If the problem is convex, the better of it and the
+    minimum is returned.
     """
     layout = problem.layout
     convex = relaxation(problem)
+
+    def late() -> bool:
+        return left() < 0
+
     lower = minimise(convex)
     if convex.envelope.even:
-        return Optimum(lower.flows, lower.bound, ())
-    flows, bound = lower.flows, lower.bound
-    starts = [flows]
-    if proven_gap(problem, flows, bound) > max(enough, _SURE):
+        flows, bound = lower.flows, lower.bound
+        if hint is None or not _gains(penalised(problem, hint), penalised(problem, flows)):
+            return Optimum(flows, bound, ())
+        return Optimum(hint, min(bound, penalised(problem, hint)), (), gained=True)
+    bound = lower.bound
+    least = min(max(_LEAST_GAIN, _PART_OF_GAP * proven_gap(problem, lower.flows, bound)), _MOST_GAIN)
+    end = descend(problem, minimise, lower.flows, late, least)
+    if proven_gap(problem, end.flows, bound) > enough:
+        bound = max(bound, _certified(convex, end, bound, left))
+    if proven_gap(problem, end.flows, bound) > max(enough, _SURE):
         # The relaxation is far away, or there was not enough time for it. A looser one is easier.
         # Its routing, or that of an idle mesh, may be a better start.
         loose = minimise(relaxation(problem, least=True))
-        bound = max(bound, loose.bound)
         idle = shares_of(problem, np.zeros_like(layout.floor), np.zeros_like(layout.demand))
-        starts += [loose.flows, propagate(layout, idle)[0]]
-    ends: list[tuple[Floats, float]] = []
-    for start in sorted(starts, key=lambda flows: penalised(problem, flows)):
-        if not ends or not late():
-            ends.append(descend(problem, minimise, start, late))
-    flows = min(ends, key=lambda end: end[1])[0]
-    return Optimum(flows, bound, not_convex(problem, flows, bound))
+        ends = [end]
+        for start in (loose.flows, propagate(layout, idle)[0]):
+            if not late():
+                ends.append(descend(problem, minimise, start, late, least))
+        bound, best = max(bound, loose.bound), min(ends, key=lambda end: end.value)
+        if best is not end:
+            end, bound = best, max(bound, _certified(convex, best, bound, left))
+    gained = False
+    if hint is not None:
+        known = replace(end, flows=hint, value=penalised(problem, hint))
+        if not late():
+            known = descend(problem, minimise, hint, late, least)
+        gained = _gains(known.value, end.value)
+        if known.value < end.value:
+            end, bound = known, min(bound, known.value)
+    return Optimum(end.flows, bound, not_convex(problem, end.flows, bound), gained)
+
+
+def _gains(value: float, than: float) -> bool:
+    """Returns whether a cost is lower by more than what two descents into one basin differ by."""
+    return than - value > _LEAST_GAIN * abs(than)
+
+
+def _certified(convex: Convex, end: End, bound: float, left: Callable[[], float]) -> float:
+    """Returns the bound that follows from the prices at the end of a descent.
+
+    It is -inf if it is not above the known `bound`, or takes more than a part of the time `left`.
+    """
+    until = (1.0 - _BOUND_TIME) * left()
+    layout, load = convex.layout, evaluate(convex.problem, end.flows).load
+    n, service = convex.normalised(load), layout.class_service
+    total, cost = np.zeros_like(layout.capacity), np.zeros_like(layout.capacity)
+    np.add.at(total, service, n)
+    # A mixture of what each class would cost alone.
+    alone = convex.envelope.classes.phi(total[service])
+    np.add.at(cost, service, n / np.maximum(total[service], 1e-12) * alone)
+    missed = np.maximum(cost - convex.envelope.cost(n).reshape(cost.shape), 0.0)
+    need = missed.sum(axis=1) / np.maximum(total.sum(axis=1), 1e-12)
+    return certificate.bound(
+        convex, need, end.serving, end.egress_price, Known(end.value, bound), lambda: left() < until
+    )
 
 
 def not_convex(problem: Problem, flows: Floats, bound_ms: float) -> tuple[str, ...]:
@@ -100,30 +171,36 @@ def relaxation(problem: Problem, least: bool = False) -> Convex:
     if least:
         smallest = _least(problem, alpha)
         rest, alpha = (alpha - smallest) * layout.weight, smallest
-    beta = (layout.wait * layout.b + rest)[:, None] + layout.failure
+    beta = (layout.counted_b + rest)[:, None] + layout.failure_worth
     return Convex(problem, np.repeat(alpha[:, None], len(layout.clusters), axis=1), beta)
 
 
 def descend(
-    problem: Problem, minimise: Minimise, flows: Floats, late: Callable[[], bool]
-) -> tuple[Floats, float]:
-    """Descends from `flows` [E, C, C] by surrogates.
+    problem: Problem,
+    minimise: Minimise,
+    flows: Floats,
+    late: Callable[[], bool],
+    least_gain: float = _LEAST_GAIN,
+) -> End:
+    """Descends from `flows` [E, C, C] by surrogates, until one gains less than `least_gain`.
 
-    Returns the last flows and their penalised cost.
+    The gain is relative to the cost.
     """
-    value = penalised(problem, flows)
+    layout, value = problem.layout, penalised(problem, flows)
     for _ in range(_ROUNDS):
-        target = minimise(_surrogate(problem, flows)).flows
+        tangent = surrogate(problem, flows)
+        target = minimise(tangent)
         # A mixture of feasible flows is feasible: every constraint is linear in them.
-        trials = [flows + step * (target - flows) for step in _STEPS]
+        trials = [flows + step * (target.flows - flows) for step in _STEPS]
         values = [penalised(problem, trial) for trial in trials]
         best = int(np.argmin(values))
         gain = value - values[best]
         if gain > 0:
             flows, value = trials[best], values[best]
-        if gain <= _LEAST_GAIN * abs(value) or late():
+        if gain <= least_gain * abs(value) or late():
             break
-    return flows, value
+    serving = tangent.beta + layout.weight[:, None] * target.price[layout.class_service]
+    return End(flows, value, serving, target.egress_price)
 
 
 def penalised(problem: Problem, flows: Floats) -> float:
@@ -133,9 +210,12 @@ def penalised(problem: Problem, flows: Floats) -> float:
 
 
 def _alpha(problem: Problem) -> Floats:
-    """Returns a / weight [K]. Values of a service that differ by rounding alone are its least."""
+    """Returns counted_a / weight [K].
+
+    Values of a service that differ by rounding alone are its least.
+    """
     layout = problem.layout
-    own = layout.wait * layout.a / layout.weight
+    own = layout.counted_a / layout.weight
     least = _least(problem, own)
     return np.where(own - least > _SAME * np.maximum(own, 1e-12), own, least)
 
@@ -149,7 +229,7 @@ def _least(problem: Problem, values: Floats) -> Floats:
 
 
 def _spread(problem: Problem) -> list[str]:
-    """Returns the services whose classes differ in a / weight."""
+    """Returns the services whose classes differ in counted_a / weight."""
     layout, alpha = problem.layout, _alpha(problem)
     return [
         name
@@ -158,10 +238,10 @@ def _spread(problem: Problem) -> list[str]:
     ]
 
 
-def _surrogate(problem: Problem, flows: Floats) -> Convex:
+def surrogate(problem: Problem, flows: Floats) -> Convex:
     """Returns the convex problem that is tangent to the objective at `flows`."""
     layout, at = problem.layout, evaluate(problem, flows)
-    a = layout.wait * layout.a
+    a = layout.counted_a
     queueing, normalised = np.zeros_like(layout.capacity), np.zeros_like(layout.capacity)
     np.add.at(queueing, layout.class_service, a[:, None] * at.load)
     np.add.at(normalised, layout.class_service, layout.weight[:, None] * at.load)
@@ -169,7 +249,7 @@ def _surrogate(problem: Problem, flows: Floats) -> Convex:
     np.minimum.at(smallest, layout.class_service, _alpha(problem))
     idle = normalised <= 1e-12
     alpha = np.where(idle, smallest[:, None], queueing / np.where(idle, 1.0, normalised))
-    factor = queue_factor(at.utilisation)[layout.class_service]
+    factor = counted_factor(problem, at.utilisation)[0][layout.class_service]
     rest = a[:, None] - alpha[layout.class_service] * layout.weight[:, None]
-    beta = (layout.wait * layout.b)[:, None] + layout.failure + rest * factor
+    beta = layout.counted_b[:, None] + layout.failure_worth + rest * factor
     return Convex(problem, alpha[layout.class_service], beta)

@@ -20,8 +20,8 @@ from threadpoolctl import ThreadpoolController
 
 from spillway_optimizer.solvers.application import Application
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop
-from spillway_optimizer.solvers.levels import applications
 from spillway_optimizer.solvers.newton import Newton, Start
+from spillway_optimizer.solvers.trees import Forest
 
 _BLAS = ThreadpoolController()
 
@@ -34,12 +34,16 @@ class Priced:
     start: Start
 
 
-def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
-    """Minimises each application separately. `stop.rounds` is not used."""
+def minimise(convex: Convex, stop: Stop, start: Start | None = None, forest: Forest | None = None) -> Priced:
+    """Minimises each application separately.
+
+    `stop.rounds` is not used. `forest` keeps the call trees for the next problem of the same graph.
+    """
     layout, began = convex.layout, stop.clock()
-    flows, prior = np.zeros(layout.usable.shape), np.zeros(layout.usable.shape)
+    flows, free = np.zeros(layout.usable.shape), np.zeros(layout.usable.shape)
     price, value, bound, tau = np.zeros(layout.capacity.shape), 0.0, 0.0, 0.0
-    todo = [Application.of(convex, classes) for classes in applications(layout)]
+    trees = (forest or Forest()).trees(layout, convex.priced)
+    todo = [Application.of(convex, own) for own in trees]
     left = sum(application.demand.size for application in todo)
     for application in todo:
         # Each application may use a part of the remaining time, in proportion to its size.
@@ -50,9 +54,9 @@ def minimise(convex: Convex, stop: Stop, start: Start | None = None) -> Priced:
         # a busy machine.
         with _BLAS.limit(limits=1, user_api="blas"):
             found = Newton(convex, application, stop, until).run(start)
-        flows[application.edges] = found.calls[:, :, None] * found.shares
-        prior[application.edges] = found.prior
-        s, c = application.places
-        price[application.services[s], c] = found.price
+        flows[application.trees.edges] = found.calls[:, :, None] * found.routing.shares
+        free[application.trees.edges] = found.routing.free
+        s, c = application.trees.places
+        price[application.trees.services[s], c] = found.price
         value, bound, tau = value + found.value, bound + found.bound, max(tau, found.tau)
-    return Priced(Minimum(flows, value, min(bound, value)), Start(price, prior, tau))
+    return Priced(Minimum(flows, value, min(bound, value), price), Start(price, free, tau))

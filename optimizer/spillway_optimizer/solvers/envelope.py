@@ -2,7 +2,7 @@
 
 The classes k that load a station with n[k] cost
 
-    sum(alpha[k] * n[k]) * queue_factor(sum(n) / capacity)  +  the penalty beyond the ceiling
+    sum(alpha[k] * n[k]) * counted(sum(n) / capacity)  +  the penalty beyond the ceiling
 
 which is not convex unless all alpha are equal. A class alone costs phi_k(n), which is convex
 (stations.py). The largest convex function that equals phi_k on each axis is never above the cost:
@@ -12,8 +12,8 @@ classes:
 
     envelope(n)  =  max over t of  sum(price_k(t) * n[k])  -  capacity * t^2
 
-price_k(t) is the price at which the conjugate of phi_k is capacity * t^2. Below the ceiling and
-U_LINEAR it is (sqrt(alpha[k]) + t)^2, and the envelope is
+price_k(t) is the price at which the conjugate of phi_k is capacity * t^2. Below the ceiling,
+U_LINEAR and what is extrapolated with caution, it is (sqrt(alpha[k]) + t)^2, and the envelope is
 
     sum(alpha * n)  +  sum(sqrt(alpha) * n)^2 / (capacity - sum(n))
 
@@ -128,16 +128,17 @@ class Envelope:
         priced = self.total(self.classes.price(self._spread(root)) * n)
         return np.where(self.uneven, priced - self.stations.capacity * root**2, phi)
 
-    def left(self, price: Floats, n: Floats) -> float:
+    def left(self, price: Floats, n: Floats, conjugate: float) -> float:
         """Returns what better prices [D] could still gain at normalised loads [K, C].
 
-        It is the stations' costs, plus their conjugates, minus what the loads pay (Fenchel).
+        It is the stations' costs, plus the sum of their conjugates, minus what the loads pay
+        (Fenchel).
         """
         if self.even:
             paid = (price * self.total(n)).sum()
         else:
             paid = (self.prices(price) * n).sum()
-        return float(self.cost(n).sum() + self.stations.conjugate(price).sum() - paid)
+        return float(self.cost(n).sum() + conjugate - paid)
 
     def _spread(self, values: Floats) -> Floats:
         """Returns values [D] for each class [K, C]; 0 where there is no price."""
@@ -150,7 +151,7 @@ class Envelope:
         room = np.maximum(capacity - total, 0.0)
         mean = self.total(np.sqrt(self.classes.alpha) * n)
         root = np.where(mean > 0, mean / np.maximum(room, 1e-300), 0.0)
-        # The closed form holds where each class that is there is below ceiling and U_LINEAR.
+        # The closed form holds where each class that is there is below these limits.
         beyond = self._spread(total) > self._spread(self.stations.ceiling * capacity)
         crowded = there & (beyond | (self._spread(root) > self.classes.hyperbolic))
         at = np.unique(self.station[crowded])

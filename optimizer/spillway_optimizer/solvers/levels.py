@@ -1,4 +1,4 @@
-"""The call trees of one application, in the order in which costs go up and requests go down.
+"""The call graph of one application, in the order in which costs go up and requests go down.
 
 Shapes: K classes, S services, C clusters of the application; D stations whose load has a price.
 """
@@ -15,28 +15,12 @@ from spillway_optimizer.problem.layout import Layout
 class Level:
     """Edges [n] that can be walked at once, and the matrices that sum over them."""
 
-    edges: Ints  # [n]
+    edges: slice | Ints  # [n], as a slice where they are consecutive
     source: Ints  # [n] class
     target: Ints  # [n] class
     to_source: Floats  # [K, n] calls per request; turns costs of calls into costs of callers
     to_target: Floats  # [K, n] 1 at the callee; turns arriving calls into loads of callees
     ratio: Floats  # [n, 1]
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """Edges [n], sorted by source, that are handled together.
-
-    Their callees load the same stations [m] and are at the same height of their trees.
-    """
-
-    edges: Ints  # [n]
-    target: Ints  # [n] class
-    ratio: Floats  # [n, 1, 1]
-    callers: Ints  # classes that call, each once
-    first: Ints  # where the edges of each caller begin
-    stations: slice | Ints  # [m] indices below D, as a slice where they are consecutive
-    block: tuple[slice | Ints, ...]  # the same for the rows and columns of a [D, D] matrix
 
 
 def applications(layout: Layout) -> list[Ints]:
@@ -67,23 +51,19 @@ def levels(layout: Layout, classes: Ints, edges: Ints) -> tuple[tuple[Level, ...
     The first grouping puts callees before their callers, and the second callers before their
     callees.
     """
-    local = {int(k): i for i, k in enumerate(classes)}
-    source = np.array([local[int(k)] for k in layout.edge_source[edges]], dtype=int)
-    target = np.array([local[int(k)] for k in layout.edge_target[edges]], dtype=int)
+    source = np.searchsorted(classes, layout.edge_source[edges])
+    target = np.searchsorted(classes, layout.edge_target[edges])
     ratio = layout.ratio[edges]
-    depth, height = np.zeros(len(classes), dtype=int), np.zeros(len(classes), dtype=int)
-    # Classes are ordered callers first, so one pass over the sorted edges settles every path.
-    for e in np.argsort(source, kind="stable"):
-        depth[target[e]] = max(depth[target[e]], depth[source[e]] + 1)
-    for e in np.argsort(-source, kind="stable"):
-        height[source[e]] = max(height[source[e]], height[target[e]] + 1)
+    depth, height = layout.depth[classes], layout.height[classes]
 
     def level(chosen: Ints) -> Level:
         count, at = len(classes), np.arange(len(chosen))
         to_source, to_target = np.zeros((count, len(chosen))), np.zeros((count, len(chosen)))
         to_source[source[chosen], at] = ratio[chosen]
         to_target[target[chosen], at] = 1.0
-        return Level(chosen, source[chosen], target[chosen], to_source, to_target, ratio[chosen][:, None])
+        return Level(
+            run(chosen), source[chosen], target[chosen], to_source, to_target, ratio[chosen][:, None]
+        )
 
     up = tuple(level(np.flatnonzero(height[target] == h)) for h in np.unique(height[target]))
     down = tuple(level(np.flatnonzero(depth[source] == d)) for d in np.unique(depth[source]))
@@ -95,10 +75,11 @@ def stations(priced: Bools, class_service: Ints, up: tuple[Level, ...]) -> Ints:
 
     They are numbered depth first, so that the stations that a subtree loads are adjacent.
     """
-    callees: dict[int, list[int]] = {}
+    callees: dict[int, dict[int, None]] = {}  # each once, in order
     for level in up:
-        for source, target in zip(level.source, level.target, strict=True):
-            callees.setdefault(int(class_service[source]), []).append(int(class_service[target]))
+        sources, targets = class_service[level.source].tolist(), class_service[level.target].tolist()
+        for source, target in zip(sources, targets, strict=True):
+            callees.setdefault(source, {})[target] = None
     called = {s for targets in callees.values() for s in targets}
     order: list[int] = []
     todo = [s for s in range(len(priced)) if s not in called] + list(range(len(priced)))
@@ -106,41 +87,15 @@ def stations(priced: Bools, class_service: Ints, up: tuple[Level, ...]) -> Ints:
         service = todo.pop(0)
         if service not in order:
             order.append(service)
-            todo[:0] = callees.get(service, [])
+            todo[:0] = callees.get(service, ())
     station = np.full(priced.shape, -1)
     s, c = np.array(order, dtype=int), np.arange(priced.shape[1])
     station[np.ix_(s, c)] = np.where(priced[s], np.cumsum(priced[s]).reshape(priced.shape) - 1, -1)
     return station
 
 
-def bundles(station: Ints, class_service: Ints, up: tuple[Level, ...]) -> tuple[Bundle, ...]:
-    """Groups the edges into bundles, callees before their callers."""
-    below: list[frozenset[int]] = [frozenset([int(s)]) for s in class_service]
-    found = []
-    for level in up:
-        groups: dict[frozenset[int], list[int]] = {}
-        for at in np.argsort(level.source, kind="stable"):
-            groups.setdefault(below[level.target[at]], []).append(int(at))
-            below[level.source[at]] |= below[level.target[at]]
-        for services, members in groups.items():
-            loaded = np.sort(station[sorted(services)], axis=None)
-            loaded = loaded[loaded >= 0]
-            if len(loaded):
-                callers, first = np.unique(level.source[members], return_index=True)
-                ratio = level.ratio[members][:, :, None]
-                chosen, block = _together(loaded)
-                found.append(
-                    Bundle(level.edges[members], level.target[members], ratio, callers, first, chosen, block)
-                )
-    return tuple(found)
-
-
-def _together(indices: Ints) -> tuple[slice | Ints, tuple[slice | Ints, ...]]:
-    """Returns sorted indices, and the block of a matrix that they select.
-
-    Both are slices if the indices are consecutive.
-    """
-    if indices[-1] - indices[0] + 1 == len(indices):
-        run = slice(int(indices[0]), int(indices[-1]) + 1)
-        return run, (run, run)
-    return indices, np.ix_(indices, indices)
+def run(indices: Ints) -> slice | Ints:
+    """Returns the indices, as a slice if they are consecutive."""
+    if len(indices) and (np.diff(indices) == 1).all():
+        return slice(int(indices[0]), int(indices[-1]) + 1)
+    return indices

@@ -7,8 +7,10 @@ import numpy as np
 from spillway_optimizer.problem.arrays import Bools, Floats
 from spillway_optimizer.solvers.application import Application, Routing
 from spillway_optimizer.solvers.convex import Convex, Stop, relative_gap
+from spillway_optimizer.solvers.response import Calls
 
 _COOLING = 0.7
+_FIRST_GAP = 0.1  # stands for the gap at the previous temperature, where a cold solve begins
 _FIRST_TAU = 0.15  # relative to the mean cost of a request
 _LAST_TAU = 1e-9  # relative to the mean cost of a request
 _NEWTON_STEPS = 40  # at most, per temperature
@@ -20,10 +22,12 @@ _LEAST_DAMPING, _MOST_DAMPING, _HARDER = 0.1, 1e4, 10.0
 _MOST_LOAD = 10.0  # highest utilisation that a step of load may reach
 # Least logarithm of a share, so that a destination that was given up can come back.
 _LEAST_PRIOR = -30.0
-# A warm solve begins this much warmer than the other solve ended, with no logarithm of a share
-# below this one.
+# A warm solve begins this much warmer than the other solve ended, around its shares. None of them
+# counts as less than _WARM_SHARE. Newton's method needs few steps then. If it needs more, the start
+# was too cold for what has changed.
 _WARM_TAU = 2.0
-_WARM_PRIOR = -3.0
+_WARM_SHARE = 0.03
+_WARM_STEPS = 8  # at most, per temperature, before the solve goes on as a cold one
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Start:
     """Where a warm solve begins: the result of another solve with the same stations and edges."""
 
     price: Floats  # [S, C] ms
-    prior: Floats  # [E, C, C] logarithms of shares
+    free: Floats  # [E, C, C] split of the calls that floors leave free
     tau: float  # ms
 
 
@@ -45,10 +49,9 @@ class Found:
     value: float
     beyond: float  # part of the value that is the penalty for exceeding the ceiling
     bound: float
-    shares: Floats  # [E, C, C]
+    routing: Routing
     calls: Floats  # [E, C] rps
     price: Floats  # [D]
-    prior: Floats  # [E, C, C]
     tau: float
 
 
@@ -59,10 +62,10 @@ class Newton:
         self.app, self.stop, self.until = application, stop, until
         self.usable = np.isfinite(application.hops)
         self.hops = np.where(self.usable, application.hops, 0.0)
-        s, _ = application.places
+        s, _ = application.trees.places
         self.envelope, self.stations = application.envelope, application.envelope.stations
-        heaviest = np.zeros(len(application.services))
-        np.maximum.at(heaviest, application.class_service, application.weight)
+        heaviest = np.zeros(len(application.trees.services))
+        np.maximum.at(heaviest, application.trees.class_service, application.weight)
         self.weight = heaviest[s]  # [D]
 
     def run(self, start: Start | None) -> Found:
@@ -72,10 +75,12 @@ class Newton:
         time is over.
         """
         price, prior, tau = self._first(start)
-        best, gap, failed = None, 0.1, 0
+        steps = _NEWTON_STEPS if start is None else _WARM_STEPS
+        best, gap, failed = None, _FIRST_GAP if start is None else self.stop.relative_gap, 0
         while True:
-            settled = self._settle(price, tau, prior, _NEWTON_TOLERANCE * max(gap, self.stop.relative_gap))
-            best = self._better(best, settled, prior, tau)
+            tolerance = _NEWTON_TOLERANCE * max(gap, self.stop.relative_gap)
+            settled = self._settle(price, tau, prior, tolerance, steps)
+            best = self._better(best, settled, tau)
             gap = relative_gap(best.value, best.bound, best.beyond)
             if gap <= self.stop.relative_gap or self._late() or tau < self.last_tau or failed > _FAILURES:
                 return best
@@ -84,7 +89,7 @@ class Newton:
                 tau *= _COOLING
             else:
                 # A warmer step moves the shares less, and the prior keeps what is gained.
-                tau, failed = tau * _WARMING, failed + 1
+                tau, failed, steps = tau * _WARMING, failed + 1, _NEWTON_STEPS
 
     def _first(self, start: Start | None) -> tuple[Floats, Floats, float]:
         """Returns the first prices, prior and temperature."""
@@ -94,10 +99,12 @@ class Newton:
         scale = max(abs(app.cheapest(idle)) / max(float(app.demand.sum()), 1e-9) + far, 1e-6)
         self.last_tau = _LAST_TAU * scale
         if start is None:
-            return idle, app.evenly(), _FIRST_TAU * scale
-        s, c = app.places
-        price = np.maximum(start.price[app.services[s], c], stations.alpha)
-        prior = np.where(app.free, np.maximum(start.prior[app.edges], _WARM_PRIOR), -np.inf)
+            return idle, app.trees.evenly, _FIRST_TAU * scale
+        s, c = app.trees.places
+        price = np.maximum(start.price[app.trees.services[s], c], stations.alpha)
+        prior = np.where(
+            app.trees.free, np.log(np.maximum(start.free[app.trees.edges], _WARM_SHARE)), -np.inf
+        )
         return price, prior, _WARM_TAU * start.tau
 
     def _late(self) -> bool:
@@ -105,16 +112,18 @@ class Newton:
 
     def _log(self, free: Floats) -> Floats:
         with np.errstate(divide="ignore"):
-            return np.where(self.app.free, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
+            return np.where(self.app.trees.free, np.maximum(np.log(free), _LEAST_PRIOR), -np.inf)
 
-    def _better(self, best: Found | None, settled: "_Settled", prior: Floats, tau: float) -> Found:
+    def _better(self, best: Found | None, settled: "_Settled", tau: float) -> Found:
         """Returns the cheapest routing and the highest bound so far."""
         app, stations, price = self.app, self.stations, settled.price
         n = app.normalised(settled.load)
         value = self._value(settled, n)
-        bound = max(
-            app.cheapest(p) - float(stations.conjugate(p).sum()) for p in (price, self.envelope.reference(n))
-        )
+        bound = app.cheapest(price) - settled.conjugate
+        if not settled.converged:
+            # These prices may be far away. Those that the load pays are then better ones.
+            other = self.envelope.reference(n)
+            bound = max(bound, app.cheapest(other) - float(stations.conjugate(other).sum()))
         bound = bound if best is None else max(best.bound, bound)
         if best is not None and best.value <= value:
             return replace(best, bound=bound)
@@ -122,23 +131,23 @@ class Newton:
             value,
             float(stations.beyond(self.envelope.total(n)).sum()),
             bound,
-            settled.routing.shares,
+            settled.routing,
             settled.calls,
             price,
-            prior,
             tau,
         )
 
-    def _settle(self, price: Floats, tau: float, prior: Floats, tolerance: float) -> "_Settled":
+    def _settle(self, price: Floats, tau: float, prior: Floats, tolerance: float, steps: int) -> "_Settled":
         """Maximises the smooth dual by Newton's method, damped where a step would lower it.
 
-        The method ends when what is left to gain is at most `tolerance`, relative to the dual.
+        The method ends when what is left to gain is at most `tolerance`, relative to the dual, or
+        after `steps`.
         """
         stations, damping = self.stations, 0.0
         at = self._at(price, tau, prior)
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(steps):
             n = self.app.normalised(at.load)
-            left = self.envelope.left(at.price, n)
+            left = self.envelope.left(at.price, n, at.conjugate)
             beyond = float(stations.beyond(self.envelope.total(n)).sum())
             if left <= tolerance * max(abs(at.dual) - beyond, 1e-6 * abs(at.dual), 1e-9):
                 return replace(at, converged=True)
@@ -146,7 +155,7 @@ class Newton:
                 return at
             pull = self.envelope.pull(at.price)
             drawn = self.envelope.total(pull * n)
-            excess = drawn - stations.at(at.price)
+            excess = drawn - at.paid
             system = self._system(at, tau, pull)
             system.flat[:: len(system) + 1] += self.envelope.stiffening(at.price, n)
             # Upper limit of how attracted load can respond: all of it moves at once.
@@ -177,17 +186,18 @@ class Newton:
         stations, by_price = self.stations, self._at(at.price + step, tau, prior)
         if by_price.dual >= enough and not (step > at.price).any():
             return by_price
-        paid = stations.at(at.price)
-        moved = paid + step / np.maximum(stations.curvature(paid), 1e-300)
+        moved = at.paid + step / np.maximum(stations.curvature(at.paid), 1e-300)
         by_load = self._at(stations.slope(np.clip(moved, 0.0, _MOST_LOAD * stations.capacity)), tau, prior)
         return max(by_price, by_load, key=lambda tried: tried.dual)
 
     def _at(self, price: Floats, tau: float, prior: Floats) -> "_Settled":
         price = np.maximum(price, self.stations.alpha)
         routing = self.app.route(price, tau, prior)
-        dual = float((self.app.demand * routing.cost).sum()) - float(self.stations.conjugate(price).sum())
+        paid = self.stations.at(price)
+        conjugate = float((price * paid - self.stations.phi(paid)).sum())
+        dual = float((self.app.demand * routing.cost).sum()) - conjugate
         load, calls = self.app.push(routing.shares)
-        return _Settled(price, routing, calls, load, dual, False)
+        return _Settled(price, routing, calls, load, paid, conjugate, dual, False)
 
     def _system(self, at: "_Settled", tau: float, pull: Floats) -> Floats:
         """Returns how the difference of load paid for and load attracted responds to prices [D, D].
@@ -195,26 +205,13 @@ class Newton:
         Attracted load responds by the spread of what a row's destinations visit. This is the
         covariance of the visits under the free shares, divided by tau.
         """
-        app, routing, calls = self.app, at.routing, at.calls
-        system = np.diag(1.0 / np.maximum(self.stations.curvature(self.stations.at(at.price)), 1e-300))
-        # Normalised load of one request of a class in a cluster at each station, [K, C, D].
-        visits = app.serving_visits.copy() if self.envelope.even else app.serving_visits * pull[:, :, None]
-        free_calls = np.where(routing.free.max(axis=2) < 1.0 - 1e-9, app.rest * calls, 0.0)
-        for bundle in app.bundles:
-            edges, columns = bundle.edges, bundle.stations
-            seen = visits[:, :, columns][bundle.target]
-            reached = np.matmul(routing.shares[edges], seen)
-            # This is a view if `columns` is a slice. Otherwise it is a copy, which is written back
-            # below.
-            above = visits[:, :, columns]
-            above[bundle.callers] += np.add.reduceat(bundle.ratio * reached, bundle.first, axis=0)
-            visits[:, :, columns] = above
-            weight, free = free_calls[edges], routing.free[edges]
-            mean = np.matmul(free, seen) if app.floors else reached
-            arriving = np.matmul(weight[:, None, :], free)[:, 0, :]
-            outer = (np.sqrt(arriving)[:, :, None] * seen).reshape(-1, seen.shape[2])
-            inner = (np.sqrt(weight)[:, :, None] * mean).reshape(-1, seen.shape[2])
-            system[bundle.block] += (outer.T @ outer - inner.T @ inner) / tau
+        app, routing = self.app, at.routing
+        can_move = routing.free.max(axis=2) < 1.0 - 1e-9
+        free_rps = np.where(can_move, app.trees.rest * at.calls, 0.0)
+        calls = Calls(routing.shares, routing.free, free_rps, app.weight[:, None] * pull)
+        system = app.trees.response.matrix(calls) / tau
+        steepness = self.stations.curvature(at.paid)
+        system.flat[:: len(system) + 1] += 1.0 / np.maximum(steepness, 1e-300)
         return system
 
     def _step(
@@ -254,5 +251,7 @@ class _Settled:
     routing: Routing
     calls: Floats  # [E, C]
     load: Floats  # [K, C]
+    paid: Floats  # [D] load that the prices pay for
+    conjugate: float  # of the stations, summed
     dual: float  # value of the smooth dual
     converged: bool

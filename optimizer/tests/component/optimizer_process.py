@@ -30,6 +30,7 @@ class Process:
             "SPILLWAY_OPTIMIZER_RENEW_S": "3",
             "SPILLWAY_OPTIMIZER_LEASE_S": "2",
             "SPILLWAY_OPTIMIZER_DEMAND_HALF_LIFE_S": "0",
+            "SPILLWAY_OPTIMIZER_AUDIT_S": "0",  # tests count the triggers of solves
             "SPILLWAY_PAPA_LEASE_S": "3",
             **environment,
         }

@@ -42,6 +42,30 @@ def test_a_row_that_cannot_be_hides_no_row_before_it(backends, table):
     history.close()
 
 
+def test_a_spread_that_cannot_be_is_unknown_and_its_row_is_read(backends):
+    """The curve itself is good. So is a row of the previous version, without the columns."""
+    url, now = backends[2].url, datetime.now(UTC)
+    client, history = Client.from_url(url), History(url)
+    client.execute("TRUNCATE TABLE curves")
+    spreads = [(2.0, -2.0, -0.9), (0.0, 0.0, 1.0), (-1.0, 5.0, 1.5), (1.0, 1e300, -math.inf), (math.nan,) * 3]
+    spreads += [(2.0, -3.0, 2.0)]  # below 0 at low loads
+    client.execute(
+        "INSERT INTO curves (fitted_at, service, class, a_ms, norm_weight, sd_a_ms, sd_b_ms, ab_correlation) VALUES",
+        [(now, "shop", f"shop GET /{k}", 3.0, 1.0, *spread) for k, spread in enumerate(spreads)],
+    )
+    client.execute(
+        "INSERT INTO curves (fitted_at, service, class, a_ms, norm_weight) VALUES",
+        [(now, "shop", "shop GET /without", 3.0, 1.0)],
+    )
+    model = history.model()
+    found = {row.class_id: (row.sd_a_ms, row.sd_b_ms, row.ab_correlation) for row in model.curves}
+    names = [*(f"shop GET /{k}" for k in range(len(spreads))), "shop GET /without"]
+    unknown = (None, None, None)
+    assert [found[name] for name in names] == [*spreads[:2], *[unknown] * 5] and model.malformed == ()
+    client.disconnect()
+    history.close()
+
+
 def test_a_measured_capacity_goes_before_one_that_is_assumed_since(backends):
     """An assumed capacity does not replace an older measured one.
 

@@ -13,8 +13,8 @@ from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.pool import Activation, LoadChange, Pool, RoomChange
 from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.solvers.convex import Stop
-from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.fast import Fast
 
 EPS = 0.01

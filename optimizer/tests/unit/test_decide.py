@@ -76,6 +76,27 @@ def test_a_new_leader_and_a_new_policy_propose_at_once(chain):
     assert decision.action is Action.PROPOSE and decision.memory.policy == "local"
 
 
+@pytest.mark.parametrize(
+    ("limit", "before", "after", "why"),
+    [
+        ({"min_share": 0.01}, 9950, 10_000, "50 of 10000 to 'east'; minimum_share is 100"),
+        ({"max_destinations": 1}, 7000, 10_000, "2 destinations; maximum_destinations is 1"),
+        ({"whole": frozenset({"db GET /x"})}, 7000, 10_000, "its class stays whole"),
+    ],
+)
+def test_a_new_limit_is_put_in_force_although_it_costs_something(chain, limit, before, after, why):
+    """No gain could ever do that. Rules that keep the limit too stay, and so do an operator's."""
+    problem = dataclasses.replace(chain({"west": 480.0}), constraints=Constraints(**limit))
+    kept, candidate = ({WEST: {"west": west, "east": 10_000 - west}, EAST: LOCAL} for west in (before, after))
+    candidate[WEST] = {"west": 10_000}
+    decision = _decide(problem, _memory(kept), candidate, _in_force(kept))
+    assert decision.action is Action.PROPOSE and why in decision.reason
+    assert decision.rules == candidate
+    assert _decide(problem, _memory(candidate), candidate, _in_force(candidate)).action is Action.WAIT
+    operators = _in_force(kept, Origin.ORIGIN_OPERATOR)
+    assert _decide(problem, _memory(kept), candidate, operators).action is not Action.PROPOSE
+
+
 def test_small_changes_wait_and_are_renewed_in_time(chain):
     """A difference of 1 % changes nothing.
 

@@ -1,14 +1,20 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import random_problem
 from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
+from spillway_optimizer.programmes import outer, piecewise
+from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.solvers.convex import Stop
-from spillway_optimizer.solvers.exact import Exact
+from spillway_optimizer.solvers.descent import penalised
+from test_hint import two_basins
 
 _CLUSTERS = ("c0", "c1", "c2")
 
@@ -187,3 +193,47 @@ def test_a_first_request_of_an_idle_cluster_goes_where_it_costs_least(chain):
     solution = Exact().route(chain({"west": 100.0}))
     assert solution.flows[0, 1].sum() == pytest.approx(0.0)
     assert solution.shares[0, 1].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("seed", "budget"), [(1, None), (7, 0.07)])
+def test_the_answer_does_not_depend_on_the_unit_of_rates(seed, budget):
+    """From a tenth of a request to a million per second, the gap closes at the same cost.
+
+    The problems are not convex. All rates, capacities and the budget are multiplied by the same
+    factor, which multiplies the cost too.
+    """
+    base, costs = random_problem(seed, constrained=False, convex=False, clusters=2), []
+    for factor in (1e-3, 1.0, 1e4):
+        limit = None if budget is None else budget * factor
+        problem = replace(
+            base,
+            demand_rps={key: rps * factor for key, rps in base.demand_rps.items()},
+            capacity_rps={key: rps * factor for key, rps in base.capacity_rps.items()},
+            constraints=Constraints(egress_usd_per_hour=limit),
+        )
+        solution = Exact(Stop(1e-2, 300, 30.0)).route(problem)
+        evaluation = solution.evaluation
+        assert solution.relative_gap <= 1e-2
+        assert limit is None or evaluation.egress_usd_per_hour <= limit * (1 + 1e-3)
+        costs.append(evaluation.usd_per_hour / factor)
+    assert costs == pytest.approx([costs[0]] * 3, rel=1e-3)
+
+
+@pytest.mark.parametrize(("times", "wrong"), [(1.0 + 1e-9, False), (2.0, True)])
+def test_a_bound_above_the_cost_of_a_routing_is_not_used(monkeypatch, times, wrong):
+    """It would be a mistake of ours or of the solver. A note says so, and the gap stays.
+
+    What rounding can do is no mistake: the bound is then the cost.
+    """
+    problem, solve = two_basins(), piecewise._Pieces.solve
+    scaled, unit = outer.in_unit(problem)
+    best = penalised(scaled, Exact(Stop(1e-6, 60, 5.0)).route(problem).flows / unit)
+
+    def beyond(self, *given):
+        flows, load, _ = solve(self, *given)
+        return flows, load, times * best
+
+    monkeypatch.setattr(piecewise._Pieces, "solve", beyond)
+    solution = Exact(Stop(1e-6, 60, 5.0)).route(problem)
+    assert any("bound is wrong" in note for note in solution.notes) == wrong
+    assert solution.relative_gap > 0.01 if wrong else solution.relative_gap <= 1e-6

@@ -221,6 +221,87 @@ def test_allowed_shifts_are_judged_before_forbidden_ones(diamond):
     assert any(sentence.startswith("A shift would pay: ") for sentence in _explained(busy, local))
 
 
+def _limited(diamond: Problem, row: list[float], **limits) -> dict:
+    """Returns the route of API from west, which has the shares `row`, within limits."""
+    problem = dataclasses.replace(diamond, constraints=Constraints(**limits))
+    shares = REGISTRY["local"]().route(problem).shares.copy()
+    shares[0, 0] = row
+    [route] = explain(problem, shares, API, "west")
+    return dataclasses.asdict(route)
+
+
+def _breaks(route: dict, which: str) -> list[tuple[str, ...]]:
+    return [d[which]["breaks"] if d[which] else None for d in route["destinations"]]
+
+
+def test_a_shift_that_a_limit_on_destinations_forbids_is_not_allowed(diamond):
+    """A whole class and a full number of destinations forbid any shift to one more destination.
+
+    The overloaded west would gain by it.
+    """
+    busy = dataclasses.replace(diamond, demand_rps={("west", WEB): 390.0})
+    for limits, limit in (
+        ({"whole": frozenset({API})}, "the guardrail that keeps the class whole"),
+        ({"max_destinations": 1}, "the limit of 1 destination"),
+    ):
+        route = _limited(busy, [1.0, 0.0, 0.0], **limits)
+        assert _breaks(route, "more") == [None, (limit,), (limit,)]
+        assert _breaks(route, "less") == [(limit,), None, None]
+        explained = sentences.of_route(route, 1.0)
+        assert "No shift is allowed." in explained
+        assert any(sentence.startswith(f"But for {limit}, 1.00% ") for sentence in explained)
+    route = _limited(busy, [0.6, 0.4, 0.0], max_destinations=2)
+    assert _breaks(route, "more") == [(), (), ("the limit of 2 destinations",)]
+
+
+def test_a_shift_to_or_into_less_than_the_least_share_is_not_allowed(diamond):
+    """A destination may be left or grow, but not have less than the least share.
+
+    What is too little already may grow. Without a least share, nothing is too little. One percent
+    is enough for the default.
+    """
+    route, small = (
+        _limited(diamond, [0.97, 0.03, 0.0], min_share=0.03),
+        "the 3.0% that {} must have if it has any",
+    )
+    assert _breaks(route, "more") == [
+        (small.format("east"),),
+        (),
+        tuple(map(small.format, ("east", "south"))),
+    ]
+    assert _breaks(route, "less") == [(), (small.format("east"),), None]
+    assert _breaks(_limited(diamond, [0.99, 0.01, 0.0], min_share=0.03), "more")[1] == ()
+    assert _breaks(_limited(diamond, [0.99, 0.01, 0.0], min_share=0.03), "less")[1] == ()
+    assert _breaks(_limited(diamond, [0.97, 0.03, 0.0]), "more") == [(), (), ()]
+    assert _breaks(_limited(diamond, [0.97, 0.03, 0.0], min_share=0.01), "more") == [(), (), ()]
+
+
+def test_floors_and_pins_come_before_limits_on_destinations(diamond):
+    """Neither a pinned split over two clusters nor a floor below the least share breaks a limit."""
+    pinned = {("west", "web", API): {"west": 0.5, "east": 0.5}}
+    route = _limited(diamond, [0.5, 0.5, 0.0], pinned=pinned, max_destinations=1, min_share=0.4)
+    assert route["binding"] == ("the route is pinned: its split is the operator's",)
+    assert not any("destination" in text for row in _breaks(route, "more") for text in row)
+    route = _limited(diamond, [0.3, 0.7, 0.0], min_local_share=0.3, max_destinations=1, min_share=0.2)
+    assert not any("destination" in text for text in _breaks(route, "more")[1])
+    assert _breaks(route, "more")[1] == ("the 30.0% that west must have",)
+
+
+def test_limits_on_destinations_are_named_where_the_shares_are_at_them(diamond):
+    """Without a least share none is named. A class that has several destinations is not whole."""
+    assert _limited(diamond, [0.9999, 0.0001, 0.0])["binding"] == ()
+    least = "east has the least share that a destination may have, 3.0%"
+    assert _limited(diamond, [0.97, 0.03, 0.0], min_share=0.03)["binding"] == (least,)
+    assert _limited(diamond, [0.98, 0.02, 0.0], min_share=0.03)["binding"] == (), "less is not the least"
+    one = "it has 1 destination, and the guardrails allow 1"
+    assert _limited(diamond, [1.0, 0.0, 0.0], max_destinations=1)["binding"] == (one,)
+    two = "it has 2 destinations, and the guardrails allow 2"
+    assert _limited(diamond, [0.5, 0.5, 0.0], max_destinations=2)["binding"] == (two,)
+    whole = "the guardrails keep the class whole: one destination gets all of it"
+    assert _limited(diamond, [0.0, 1.0, 0.0], whole=frozenset({API}))["binding"] == (whole,)
+    assert _limited(diamond, [0.5, 0.5, 0.0], whole=frozenset({API}))["binding"] == ()
+
+
 def test_a_pin_is_no_reason_against_where_it_leads(diamond):
     """The pin names east and polar.
 

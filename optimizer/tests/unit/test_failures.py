@@ -10,7 +10,7 @@ from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.model.failures import Success, Successes, cost_ms, rates_without_callees
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
 from spillway_optimizer.problem.objective import evaluate_shares, marginal_ms, propagate
-from spillway_optimizer.solvers.exact import Exact
+from spillway_optimizer.programmes.exact import Exact
 
 BACKEND = "backend GET /items/{id}"
 

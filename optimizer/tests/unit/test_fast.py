@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import random_problem
 from spillway_optimizer import ProblemError
+from spillway_optimizer.policies import MINIMISING, REGISTRY
 from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.problem import Curve, Edge, Problem
 from spillway_optimizer.problem.solution import Solution, shares_of
+from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.solvers import budget
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised, relaxation
-from spillway_optimizer.solvers.exact import Exact
 from spillway_optimizer.solvers.fast import Fast
+from spillway_optimizer.solvers.newton import Newton
 
 # The instances are the same in every run. SPILLWAY_INSTANCES=5000 tries more.
 INSTANCES = int(os.environ.get("SPILLWAY_INSTANCES", "280"))
@@ -99,7 +101,7 @@ def test_side_constraints_hold(seed):
 def test_without_proportion_both_bounds_hold(seed):
     """On problems that are not convex, with and without side constraints.
 
-    The exact solver's bound is not below the fast one's. A note states how much is not proven.
+    No bound is below that of the least queueing terms. A note states how much is not proven.
     """
     problem = _instance(seed, constrained=seed % 2 > 0, convex=False)
     if problem is None:
@@ -107,9 +109,9 @@ def test_without_proportion_both_bounds_hold(seed):
     exact, fast = Exact(SHORT).route(problem), Fast(FAST).route(problem)
     best = min(_value(problem, exact), _value(problem, fast)) * problem.usd_per_ms * 3600.0
     assert max(fast.bound_usd_per_hour, exact.bound_usd_per_hour) <= best * (1 + 1e-7)
-    assert exact.bound_usd_per_hour >= fast.bound_usd_per_hour * (1 - 1e-3)
     loose = budget.minimise(relaxation(problem, least=True), FAST).minimum.bound
-    assert fast.bound_usd_per_hour >= loose * problem.usd_per_ms * 3600.0 * (1 - 1e-3)
+    for bound in (exact.bound_usd_per_hour, fast.bound_usd_per_hour):
+        assert bound >= loose * problem.usd_per_ms * 3600.0 * (1 - 1e-3)
     if any("not convex" in note for note in exact.notes):
         assert any("proven to be at most" in note for note in fast.notes)
 
@@ -120,6 +122,23 @@ def test_the_relaxation_is_solved_in_overload(seed):
     problem = random_problem(seed, constrained=seed % 2 > 0, convex=False)
     found = budget.minimise(relaxation(problem), Stop(1e-3, 60, 30.0)).minimum
     assert found.value - found.bound <= 2e-3 * found.value
+
+
+@few
+@given(seeds)
+def test_the_registrys_exact_routes_as_spillway_does(seed):
+    """Neither policy costs more than the other by more than its own gap, convex or not."""
+    problem = _instance(seed, constrained=seed % 2 > 0, convex=seed % 3 > 0)
+    if problem is None:
+        return
+    policies = {name: REGISTRY[name]() for name in MINIMISING}
+    for policy in policies.values():
+        policy.stop = SHORT
+    found = {name: policy.route(problem) for name, policy in policies.items()}
+    cost = {name: s.evaluation.usd_per_hour + s.beyond_usd_per_hour for name, s in found.items()}
+    for name, solution in found.items():
+        gap = solution.relative_gap * solution.evaluation.usd_per_hour
+        assert cost[name] - gap <= min(cost.values()) * (1 + 1e-7), name
 
 
 def test_a_row_that_floors_decide_goes_nowhere_else():
@@ -163,6 +182,42 @@ def _two_hops(first: float, other: float, rtt: float, price: float) -> Problem:
         egress_usd_per_gb={("a", "b"): price, ("b", "a"): price},
         usd_per_ms=1e-7,
     )
+
+
+def test_a_warm_start_saves_steps_also_at_a_small_gap(monkeypatch):
+    """Every demand changes by up to 10 %, and the gap is that of the service's default.
+
+    Over the instances, Newton's method takes at most 0.3 times the steps of cold solves.
+    """
+    steps: list[int] = []
+    monkeypatch.setattr(Newton, "_system", _counted(Newton._system, steps))
+    warm = cold = 0
+    for seed in range(16):
+        base = _instance(seed, constrained=False, clusters=8)
+        if base is None:
+            continue
+        r = np.random.default_rng(seed)
+        changed = {key: rps * float(r.uniform(0.9, 1.1)) for key, rps in base.demand_rps.items()}
+        problem = dataclasses.replace(base, demand_rps=changed)
+        solver = Fast(Stop(1e-4, 60, 30.0))
+        solver.route(base)
+        steps.clear()
+        assert solver.route(problem).relative_gap <= 1.01e-4
+        warm += len(steps)
+        steps.clear()
+        Fast(Stop(1e-4, 60, 30.0)).route(problem)
+        cold += len(steps)
+    assert warm <= 0.3 * cold
+
+
+def _counted(method, calls):
+    """Returns the method, which adds 1 to `calls` at each call."""
+
+    def counting(*arguments):
+        calls.append(1)
+        return method(*arguments)
+
+    return counting
 
 
 def test_a_warm_start_ends_where_a_cold_one_does():

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from spillway_contracts import ContractError, topology
 from spillway_contracts.guardrails import Denial, GuardrailFile, Guardrails, Pin
 from spillway_optimizer.inputs.guardrails import changed, constraints_of
+from spillway_optimizer.model import model
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.rules import RuleKey
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.rulesets.verify import verify
+from spillway_optimizer.sources import model_file
 
-TOPOLOGY = topology.load(Path(__file__).resolve().parents[3] / "contracts" / "golden" / "topology.yaml")
+GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
+TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
 BACKEND = "backend GET /items/{id}"
 ROUTES = [("frontend", BACKEND)]
 WEST, EAST = RuleKey("west", "frontend", BACKEND), RuleKey("east", "frontend", BACKEND)
@@ -146,6 +149,18 @@ def test_every_key_arrives_in_its_unit():
     assert c.in_force == {WEST: {"west": 0.75, "east": 0.25}, EAST: {"east": 1.0}}
     nothing = constraints_of(Guardrails(), TOPOLOGY, ROUTES, {WEST: {"west": 10_000}})
     assert nothing == dataclasses.replace(nothing, denied=frozenset(), pinned={}, in_force={}, max_shift=1.0)
+
+
+def test_a_whole_class_that_no_service_calls_is_noted():
+    """The entry class has no rule. The class that frontend calls has one, and no note."""
+    telemetry = model_file.read(GOLDEN / "3_model.json")
+    entry = "gateway GET /items/{id}"
+    whole = Guardrails(whole_classes=[BACKEND, entry])
+    built = model.build(telemetry, TOPOLOGY, model_file.as_of(telemetry), guardrails=whole)
+    assert built.problem.constraints.whole == {BACKEND}
+    assert [note for note in built.notes if note.startswith("whole_classes")] == [
+        f"whole_classes: no service calls {entry!r} now; it has no rule that could keep it whole"
+    ]
 
 
 def test_the_kill_switch_lifts_pins():

@@ -3,12 +3,14 @@
 import random
 from pathlib import Path
 
+import pytest
 from google.protobuf import json_format
 from judged import STEP_S
 from mesh import NOW, Mesh
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer.judging.judging import Watch
+from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.rules import max_difference, stepped
 from two_applications import OTHER
 
@@ -50,13 +52,14 @@ def _more(d):
             row["capacity_rps"] *= 2.0
 
 
-async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(settings, tmp_path):
+@pytest.mark.parametrize("policy", sorted(MINIMISING))
+async def test_rules_that_did_harm_are_rolled_back_and_not_tried_again_at_once(settings, tmp_path, policy):
     """A wrong capacity moves traffic, and requests take three times as long.
 
     The previous rules are in force again within a minute and a half, with the figures in the row.
     They stay for ten minutes. The other application's rules do not change.
     """
-    mesh = Mesh(settings, tmp_path)
+    mesh = Mesh(settings, tmp_path, policy=policy)
     world = _Observed(mesh)
     await world.run(8)
     before, other = mesh.rules(), mesh.rules(OTHER)
@@ -172,7 +175,7 @@ async def test_worse_rules_that_cannot_be_rolled_back_are_left_as_soon_as_there_
     world.ms = 75.0
     rows = [r["gateway"] for r in await world.run(15, _less)]
     assert all(row["outcome"] != "rolled_back" for row in rows) and mesh.rules() == worse, rows
-    assert mesh.solving.watches["gateway"].trial is None
+    assert mesh.solving.applications.watches["gateway"].trial is None
     assert any("cannot be rolled back" in note for row in rows for note in row["notes"]), rows
     await world.run(10)
     assert max_difference(mesh.rules(), before) < max_difference(mesh.rules(), worse)
@@ -190,7 +193,7 @@ async def test_what_cannot_be_judged_of_one_application_stays_its_own(settings, 
     observe = Watch.observe
 
     def failing(watch, sample):
-        if watch is mesh.solving.watches["gateway"]:
+        if watch is mesh.solving.applications.watches["gateway"]:
             raise ValueError("sample: nan; must be finite")
         observe(watch, sample)
 
@@ -198,4 +201,6 @@ async def test_what_cannot_be_judged_of_one_application_stays_its_own(settings, 
     rows = await world.run(3)
     assert {row["outcome"] for run in rows for row in run.values()} <= {"renewed", "unchanged"}, rows
     assert mesh.rules() == before and mesh.states.counters["internal_errors"] == 3
-    assert len(mesh.solving.watches[OTHER + "gateway"].recent) > len(mesh.solving.watches["gateway"].recent)
+    assert len(mesh.solving.applications.watches[OTHER + "gateway"].recent) > len(
+        mesh.solving.applications.watches["gateway"].recent
+    )

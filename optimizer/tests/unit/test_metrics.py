@@ -47,7 +47,16 @@ def test_metrics_and_the_reference_agree():
 def test_every_counter_is_served_once_and_refusals_are_told_apart():
     """A refused solve of the optimizer and a PAPA turn without result are separate metrics."""
     states = States(logging.getLogger("test"))
-    for name in ("proposed", "refused", "kept", "urgent.load", "redis_away", "malformed", "unknown_policy"):
+    for name in (
+        "proposed",
+        "refused",
+        "kept",
+        "urgent.load",
+        "audit.wrong",
+        "redis_away",
+        "malformed",
+        "unknown_policy",
+    ):
         states.counters[name] += 1
     found = _samples(_exposition(states))
     for name in (
@@ -55,13 +64,14 @@ def test_every_counter_is_served_once_and_refusals_are_told_apart():
         ("solves_total", "refused"),
         ("papa_steps_total", "kept"),
         ("urgent_solves_total", "load"),
+        ("audits_total", "wrong"),
         ("server_away_total", "redis"),
         ("malformed_input_total", ""),
         ("counted_total", "unknown_policy"),
         ("leader", "optimizer"),
     ):
         assert found[name] == 1, name
-    assert found["papa_refused_total", ""] == 0
+    assert found["papa_refused_total", ""] == 0 and ("solves_total", "audit.wrong") not in found
     papa = _samples(_exposition(states, "papa", held=False))
     assert papa["papa_refused_total", ""] == 1 and ("solves_total", "refused") not in papa
     assert papa["leader", "papa"] == 0

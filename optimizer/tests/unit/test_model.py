@@ -193,6 +193,16 @@ def test_malformed_rows_are_left_out_and_named():
     assert "a_ms: nan" in bad[0] and "missing" in bad[1]
 
 
+def test_an_unknown_spread_of_a_curve_is_none():
+    """NaN, NULL and an absent column are unknown, not 0. A known spread of 0 is a number."""
+    row = DOCUMENT["curves"][0]
+    spreads = ({"sd_a_ms": float("nan")}, {"sd_a_ms": None}, {}, {"sd_a_ms": 0.0})
+    good, bad = telemetry.read_rows(telemetry.CurveRow, [{**row, **spread} for spread in spreads])
+    assert ([found.sd_a_ms for found in good], bad) == ([None, None, None, 0.0], ())
+    _, bad = telemetry.read_rows(telemetry.CurveRow, [{**row, "sd_b_ms": float("inf")}])
+    assert "sd_b_ms: inf" in bad[0]
+
+
 def test_a_model_document_of_another_shape_is_refused():
     """The error names the missing key."""
     with pytest.raises(ContractError, match="curves"):

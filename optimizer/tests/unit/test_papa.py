@@ -77,6 +77,13 @@ def test_a_weight_never_falls_below_zero():
     }
 
 
+def test_no_weight_falls_below_the_least_share():
+    """A destination with 3 % keeps 1 % of a step of 5 %, and one with less keeps what it has."""
+    d = {"west": 1.0, "east": -1.0}
+    assert shift({"west": 9700, "east": 300}, d, 0.05, 100) == {"west": 9900, "east": 100}
+    assert shift({"west": 9950, "east": 50}, d, 0.05, 100) == {"west": 9950, "east": 50}
+
+
 def test_discrepancy_is_weighted_by_volume():
     """(expected - observed) times the requests per second to each destination with weight."""
     observed = {

@@ -4,20 +4,25 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from spillway_optimizer.problem.objective import queue_factor
-from spillway_optimizer.solvers.pieces import Piece
+from spillway_optimizer.problem.objective import extrapolated, queue_factor
+from spillway_optimizer.programmes.pieces import Piece
 from spillway_optimizer.solvers.stations import Stations
 
 CAPACITY = 100.0
 alphas = st.lists(st.floats(0.01, 50.0), min_size=2, max_size=4)
-ceilings = st.sampled_from([np.inf, 0.5, 0.9])
+# Utilisation ceiling, highest utilisation that was seen, caution beyond it.
+limits = st.sampled_from(
+    [(np.inf, np.inf, 0.0), (0.5, np.inf, 0.0), (0.9, np.inf, 0.0), (np.inf, 0.6, 2.0), (0.9, 0.5, 5.0)]
+)
 mixes = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4)
 ends = st.tuples(st.floats(0.0, 150.0), st.floats(0.1, 60.0))
 
 
-def _piece(alpha: list[float], ceiling: float, end: tuple[float, float]) -> Piece:
+def _piece(alpha: list[float], limit: tuple[float, float, float], end: tuple[float, float]) -> Piece:
     own = np.array(alpha)
-    return Piece(Stations(own, np.full_like(own, CAPACITY), ceiling), end[0], end[0] + end[1])
+    ceiling, seen, caution = limit
+    stations = Stations(own, np.full_like(own, CAPACITY), ceiling, np.full_like(own, seen), caution)
+    return Piece(stations, end[0], end[0] + end[1])
 
 
 def _loads(piece: Piece, mix: list[float], at: float) -> np.ndarray:
@@ -30,7 +35,9 @@ def _loads(piece: Piece, mix: list[float], at: float) -> np.ndarray:
 def _cost(piece: Piece, n: np.ndarray) -> float:
     classes, total = piece.classes, n.sum()
     penalty = float(classes.beyond(np.array([total]))[0]) if np.isfinite(classes.ceiling) else 0.0
-    return float((classes.alpha * n).sum() * queue_factor(total / CAPACITY)) + penalty
+    u, seen = np.array(total / CAPACITY), classes.seen[0]
+    factor = queue_factor(u) + (classes.caution * extrapolated(u, seen)[0] if classes.caution else 0.0)
+    return float((classes.alpha * n).sum() * factor) + penalty
 
 
 def _value(piece: Piece, n: np.ndarray, theta: float) -> float:
@@ -38,7 +45,7 @@ def _value(piece: Piece, n: np.ndarray, theta: float) -> float:
     return float((piece.prices(theta) * n).sum()) - theta
 
 
-@given(alphas, ceilings, mixes, ends, st.floats(0.0, 1.0), st.floats(-0.5, 3.0))
+@given(alphas, limits, mixes, ends, st.floats(0.0, 1.0), st.floats(-0.5, 3.0))
 def test_every_tangent_is_below_the_cost(alpha, ceiling, mix, end, at, factor):
     """Holds for any theta and any loads on the piece."""
     piece = _piece(alpha, ceiling, end)
@@ -49,7 +56,7 @@ def test_every_tangent_is_below_the_cost(alpha, ceiling, mix, end, at, factor):
             assert _value(piece, n, theta) <= cost * (1 + 1e-7) + 1e-6
 
 
-@given(alphas, ceilings, mixes, ends, st.sampled_from([0.0, 1.0]))
+@given(alphas, limits, mixes, ends, st.sampled_from([0.0, 1.0]))
 def test_the_ends_of_a_piece_are_exact(alpha, ceiling, mix, end, at):
     """Where the load is an end of the piece, the best tangent equals the cost of any mixture."""
     piece = _piece(alpha, ceiling, end)
@@ -57,7 +64,7 @@ def test_the_ends_of_a_piece_are_exact(alpha, ceiling, mix, end, at):
     assert _value(piece, n, piece.best(n)) == pytest.approx(_cost(piece, n), rel=1e-4, abs=1e-4)
 
 
-@given(alphas, ceilings, mixes, ends, st.floats(0.0, 1.0))
+@given(alphas, limits, mixes, ends, st.floats(0.0, 1.0))
 def test_a_smaller_piece_is_tighter(alpha, ceiling, mix, end, at):
     """Half a piece is never below the whole one."""
     piece = _piece(alpha, ceiling, end)

@@ -51,6 +51,8 @@ def test_a_cluster_whose_callees_are_out_of_reach_is_not_used(chain):
 def test_json_round_trip(chain):
     """A problem is the same after it is written and read."""
     problem = chain({"west": 30.0, "east": 4.0}, thresholds={("db", "west"): 20.0})
+    problem = dataclasses.replace(problem, latency_values={"web GET /x": 5.0})
+    problem = dataclasses.replace(problem, extrapolation_caution=2.0, seen_utilisation={"db": 0.7})
     assert problem_json.from_document(problem_json.to_document(problem)) == problem
 
 

@@ -12,6 +12,7 @@ from spillway_optimizer.inputs.telemetry import Pulse
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.loop import Service
 from spillway_optimizer.service.reading import Reader
+from spillway_optimizer.service.triggers import Trigger
 from test_solving import TOPOLOGY
 
 
@@ -141,6 +142,34 @@ async def test_a_standby_reads_what_it_would_lead_with(service):
         await service._warming
         await asyncio.sleep(0.002)
     assert service.history.reads >= 3 and service.solved == []
+
+
+async def test_who_does_not_lead_audits_nothing(service, monkeypatch):
+    """The running audit ends at each tick at which another process holds the lease."""
+    stopped = []
+
+    async def stop():
+        stopped.append(True)
+
+    monkeypatch.setattr(service.auditing, "stop", stop)
+    service.history.away = False
+    await service._tick()
+    assert stopped == []
+    service.lease.free = False
+    await service._tick()
+    assert stopped == [True]
+    await service._warming
+
+
+async def test_only_a_concluded_run_is_offered_to_the_auditor(leading, monkeypatch):
+    """A run that ended with an error has no solutions to audit."""
+    offered = []
+    monkeypatch.setattr(leading.auditing, "offer", lambda *solves: offered.append(solves))
+    await leading._solve(Trigger("period"))
+    assert offered == []
+    leading.solving.concluded = ("occasion", {"shop": "solved"})
+    await leading._solve(Trigger("period"))
+    assert offered == [("occasion", {"shop": "solved"})]
 
 
 async def test_rows_are_read_again_when_they_are_old_enough():

@@ -17,9 +17,9 @@ from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action, decide
 from spillway_optimizer.rulesets.integer_weights import Loss
 from spillway_optimizer.service import application_result, solving
-from spillway_optimizer.service.solves_table import Solved
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
+from spillway_optimizer.workers.solved import Solved
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")

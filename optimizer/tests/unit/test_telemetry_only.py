@@ -207,9 +207,11 @@ async def test_services_all_of_whose_envoys_left_are_gone_for_a_day(mesh):
     await mesh.solve(NOW + 5, idle, "placement")
     await mesh.solve(NOW + 16, idle)
     assert not any(w.get("east") for w in (*mesh.rules().values(), *mesh.rules(OTHER).values()))
-    inputs = mesh.solving._last_known.completed(dataclasses.replace(_inputs(), placement=mesh.placement))
+    inputs = mesh.solving.observed.last_known.completed(
+        dataclasses.replace(_inputs(), placement=mesh.placement)
+    )
     assert ("backend", "east") in inputs.left
-    assert ("backend", "east") not in mesh.solving._last_known.after(inputs, NOW + 90_000).left
+    assert ("backend", "east") not in mesh.solving.observed.last_known.after(inputs, NOW + 90_000).left
 
 
 def test_users_of_an_undeclared_service_are_not_refused_where_nobody_subscribes():

@@ -32,6 +32,69 @@ BAD = [
         "denied_destinations: [{clusters: [north], traffic_class: 'shpo GET /'}]",
         "denied_destinations[0].traffic_class: unknown service 'shpo'; services: archive, shop",
     ),
+    (
+        "latency_values: [{traffic_class: shop GET /, value: 0}]",
+        "latency_values.0.value: Input should be greater than or equal to 0.01; got 0",
+    ),
+    (
+        "latency_values: [{traffic_class: shop GET /, value: 101}]",
+        "latency_values.0.value: Input should be less than or equal to 100; got 101",
+    ),
+    (
+        "latency_values: [{traffic_class: shop GET /, usd: 1}]",
+        "usd: unknown key; keys: traffic_class, value",
+    ),
+    (
+        "latency_values: [{traffic_class: shpo GET /, value: 2}]",
+        "latency_values[0].traffic_class: unknown service 'shpo'; services: archive, shop",
+    ),
+    (
+        "latency_values: [{traffic_class: shop GET /, value: 2}, {traffic_class: shop GET /, value: 3}]",
+        "latency_values[1].traffic_class: a second value for 'shop GET /'; one is allowed",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: 0, value: 1}]",
+        "tail_targets.0.p99_ms: Input should be greater than 0; got 0",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: 3600001, value: 1}]",
+        "tail_targets.0.p99_ms: Input should be less than or equal to 3600000; got 3600001",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: .nan, value: 1}]",
+        "tail_targets.0.p99_ms: Input should be a finite number; got nan",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: 250, value: 101}]",
+        "tail_targets.0.value: Input should be less than or equal to 100; got 101",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: 250}]",
+        "tail_targets.0.value: Field required",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p95_ms: 250, value: 1}]",
+        "p95_ms: unknown key; keys: p99_ms, traffic_class, value",
+    ),
+    (
+        "tail_targets: [{traffic_class: shpo GET /, p99_ms: 250, value: 2}]",
+        "tail_targets[0].traffic_class: unknown service 'shpo'; services: archive, shop",
+    ),
+    (
+        "tail_targets: [{traffic_class: shop GET /, p99_ms: 250, value: 2}, "
+        "{traffic_class: shop GET /, p99_ms: 300, value: 2}]",
+        "tail_targets[1].traffic_class: a second target for 'shop GET /'; one is allowed",
+    ),
+    (
+        "whole_classes: [shop GET /, shpo GET /]",
+        "whole_classes[1]: unknown service 'shpo'; services: archive, shop",
+    ),
+    (
+        "whole_classes: [shop GET /, archive GET /, shop GET /]",
+        "whole_classes[2]: 'shop GET /' is named twice; once is allowed",
+    ),
+    ("extrapolation_caution: -1", "extrapolation_caution: Input should be greater than or equal to 0"),
+    ("extrapolation_caution: .inf", "extrapolation_caution: Input should be less than or equal to 100"),
     ("a: 2026-13-45", "cannot be read"),
     ("- a list", "(the document): Input should be"),
     ("a: b: c", "cannot be read"),

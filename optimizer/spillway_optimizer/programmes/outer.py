@@ -4,8 +4,11 @@ A linear programme over flows is refined by tangent cuts. Its value is always a 
 flows are a feasible routing, so the two close the gap.
 """
 
+import datetime
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from ortools.math_opt.python import mathopt
@@ -13,11 +16,15 @@ from ortools.math_opt.python import mathopt
 from spillway_optimizer import SolveError
 from spillway_optimizer.problem.arrays import Floats, Ints
 from spillway_optimizer.problem.penalties import BUDGET_FACTOR, beyond, budget_ms
+from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.solvers.convex import Convex, Minimum, Stop, relative_gap
 
 # Utilisations whose tangents start the approximation. They are dense where the curve bends.
 _FIRST_CUTS = (0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.86, 0.9, 0.93, 0.955, 0.98, 1.1, 1.5)
 
+_DEMAND = 100.0  # of a problem, in the unit of its programme
+_LOG = logging.getLogger(__name__)
+_INTEGER = mathopt.SolverType.GSCIP
 _SECOND = mathopt.SolverType.HIGHS
 
 
@@ -41,7 +48,7 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
         flows, load = lp.read(result.variable_values())
         value = convex.value(flows, load)
         if found is None or value < found[0].value:
-            found = Minimum(flows, value, bound), load
+            found = Minimum(flows, value, bound, lp.prices(result.dual_values())), load
         best, best_load = found
         beyond_ms = beyond(convex.problem, best.flows, best_load)
         close = relative_gap(best.value, bound, beyond_ms) <= stop.relative_gap
@@ -49,7 +56,25 @@ def minimise(convex: Convex, stop: Stop, solver: mathopt.SolverType = mathopt.So
             break
     assert found is not None  # Stop.rounds is at least 1
     best, _ = found
-    return Minimum(best.flows, best.value, min(bound, best.value))
+    return replace(best, bound=min(bound, best.value))
+
+
+def in_unit(problem: Problem) -> tuple[Problem, float]:
+    """Returns the problem with its rates in a unit for programmes, and the unit in rps.
+
+    Tolerances of solvers are absolute numbers. In this unit the demand is always the same, and all
+    costs are in proportion to it.
+    """
+    unit = float(problem.layout.demand.sum()) / _DEMAND or 1.0
+    limits = problem.constraints
+    budget = limits.egress_usd_per_hour
+    scaled = replace(
+        problem,
+        demand_rps={key: rps / unit for key, rps in problem.demand_rps.items()},
+        capacity_rps={key: rps / unit for key, rps in problem.capacity_rps.items()},
+        constraints=replace(limits, egress_usd_per_hour=None if budget is None else budget / unit),
+    )
+    return scaled, unit
 
 
 class Programme:
@@ -75,11 +100,13 @@ class Programme:
             station: list(zip(*np.nonzero(self._envelope.station == station), strict=True))
             for station in self._stations
         }
-        for station, n in self._n.items():
-            self.model.add_linear_constraint(
+        self._sum = {
+            station: self.model.add_linear_constraint(
                 mathopt.fast_sum(float(layout.weight[k]) * self._load[k][c] for k, c in self._at[station])
                 == n
             )
+            for station, n in self._n.items()
+        }
         for u in sorted({*cuts, convex.ceiling} - {np.inf}):
             self._tangents(stations.slope(u * stations.capacity), self._stations)
         self.model.minimize(
@@ -94,6 +121,27 @@ class Programme:
                 + self._budget()
             )
         )
+
+    def solve_integer(
+        self, seconds: float, gap: float, hints: mathopt.ModelSolveParameters | None = None
+    ) -> mathopt.SolveResult | None:
+        """Solves the programme with its integer variables, to a relative gap.
+
+        Returns None if the time was not enough, or if the arithmetic of the solver was not.
+        """
+        limits = mathopt.SolveParameters(
+            time_limit=datetime.timedelta(seconds=max(seconds, 0.01)), relative_gap_tolerance=gap
+        )
+        try:
+            result = mathopt.solve(self.model, _INTEGER, params=limits, model_params=hints)
+        except Exception as error:  # numerical troubles come as any exception of the bindings
+            _LOG.warning("the mixed-integer programme failed: %s: %s", type(error).__name__, error)
+            return None
+        if not result.has_primal_feasible_solution():
+            if result.termination.reason != mathopt.TerminationReason.NO_SOLUTION_FOUND:
+                _LOG.warning("the mixed-integer programme ended with %s", result.termination.reason.name)
+            return None
+        return result
 
     def _keep_floors(self) -> None:
         """Requires flow >= floor * calls of the row, and equality where the destination is held."""
@@ -170,6 +218,16 @@ class Programme:
         np.add.at(load, layout.edge_target, flows.sum(axis=1))
         self._values = values
         return flows, load
+
+    def prices(self, duals: Mapping[mathopt.LinearConstraint, float]) -> Floats:
+        """Returns what one more normalised request costs at each station [S, C], in ms.
+
+        0 where the classes differ, because their prices do too.
+        """
+        price = np.zeros(self._layout.capacity.size)
+        for station, total in self._sum.items():
+            price[station] = -duals[total]
+        return price.reshape(self._layout.capacity.shape)
 
     def cut(self, load: Floats) -> bool:
         """Adds a tangent wherever the approximation is below the curve.

@@ -6,8 +6,6 @@ Pieces are split where the programme's answer costs more than it says. The progr
 a lower bound on the cost of every routing.
 """
 
-import datetime
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,30 +14,31 @@ from ortools.math_opt.python import mathopt
 
 from spillway_optimizer.problem.arrays import Floats
 from spillway_optimizer.problem.layout import Layout
+from spillway_optimizer.programmes.outer import Programme
+from spillway_optimizer.programmes.pieces import Piece
 from spillway_optimizer.solvers.convex import Convex, Stop
 from spillway_optimizer.solvers.descent import penalised, proven_gap
-from spillway_optimizer.solvers.outer import Programme
-from spillway_optimizer.solvers.pieces import Piece
 from spillway_optimizer.solvers.stations import Stations
 
-_LOG = logging.getLogger(__name__)
 _FIRST_TANGENTS = 6
 _MARGIN = 0.1  # a piece is not split nearer to its ends than this part of it
 _WORST = 0.3  # stations that miss this part of what the worst one misses are split too
 _PART = 0.25  # of the gap that a programme may leave
-_SOLVER = mathopt.SolverType.GSCIP
+_ROUNDING = 1e-6  # relative, of the programmes' arithmetic
 
 
 def certify(
     convex: Convex, flows: Floats, bound: float, improve: Callable[[Floats], Floats], stop: Stop
-) -> tuple[Floats, float]:
+) -> tuple[Floats, float, tuple[str, ...]]:
     """Closes the gap between a routing and a bound, until it is small enough or the time is over.
 
     `convex`: the relaxation. `flows`: [E, C, C] in rps. `improve`: a descent from a routing.
-    Returns the best flows and the highest bound (ms of waiting per second). A programme that fails
-    ends it with what is known.
+    Returns the best flows, the highest bound (ms of waiting per second) and notes. A programme that
+    fails ends it with what is known. So does one whose bound is above the cost of a routing, which
+    would be wrong. A note then states that.
     """
     problem, until, rounds = convex.problem, stop.clock() + stop.seconds, 0
+    notes: tuple[str, ...] = ()
     programme = _Pieces(convex)
     while (
         proven_gap(problem, flows, bound) > stop.relative_gap
@@ -52,10 +51,17 @@ def certify(
             break
         routing, load, low = found
         flows = min((flows, routing, improve(routing)), key=lambda f: penalised(problem, f))
-        bound = min(max(bound, low), penalised(problem, flows))
+        cost = penalised(problem, flows)
+        if low > cost + _ROUNDING * abs(cost):
+            above = (low - cost) / max(abs(cost), _ROUNDING)
+            notes = (
+                f"a programme's bound is wrong, {above:.2g} times the cost above a routing; it is not used",
+            )
+            break
+        bound = min(max(bound, low), cost)
         if not programme.refine(load):
             break
-    return flows, bound
+    return flows, bound, notes
 
 
 @dataclass
@@ -92,17 +98,8 @@ class _Pieces(Programme):
 
         None if the time was not enough, or if the arithmetic of the solver was not.
         """
-        limits = mathopt.SolveParameters(
-            time_limit=datetime.timedelta(seconds=max(seconds, 0.01)), relative_gap_tolerance=gap
-        )
-        try:
-            result = mathopt.solve(self.model, _SOLVER, params=limits)
-        except Exception as error:  # numerical troubles come as any exception of the bindings
-            _LOG.warning("the mixed-integer programme failed: %s: %s", type(error).__name__, error)
-            return None
-        if not result.has_primal_feasible_solution():
-            if result.termination.reason != mathopt.TerminationReason.NO_SOLUTION_FOUND:
-                _LOG.warning("the mixed-integer programme ended with %s", result.termination.reason.name)
+        result = self.solve_integer(seconds, gap)
+        if result is None:
             return None
         self._result = result.variable_values()
         flows, load = self.read(self._result)
@@ -205,10 +202,6 @@ class _Pieces(Programme):
 
 def _most_load(layout: Layout) -> Floats:
     """Returns the normalised load [S * C] of each station if all requests went there."""
-    volume = layout.demand.sum(axis=1)
-    for k, edges in enumerate(layout.out_edges):
-        for e in edges:
-            volume[layout.edge_target[e]] += layout.ratio[e] * volume[k]
     most = np.zeros(len(layout.services))
-    np.add.at(most, layout.class_service, layout.weight * volume)
+    np.add.at(most, layout.class_service, layout.weight * layout.volume.sum(axis=1))
     return np.repeat(most, len(layout.clusters))
