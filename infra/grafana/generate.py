@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _OF_CLUSTER = 'cluster=~"$cluster"'
 Panel = tuple[str, str, dict[str, str]]  # title, unit of Grafana, query by legend
+_STACKED = {"Audits of solves"}  # titles of panels whose series add up
 
 OVERVIEW: list[Panel] = [
     ("Mean latency of entry requests", "s", {
@@ -37,6 +38,15 @@ OVERVIEW: list[Panel] = [
     ("Solves", "ops", {"{{outcome}}": "sum by (outcome) (rate(spillway_optimizer_solves_total[5m]))"}),
     ("Proposals", "ops", {"{{outcome}}": "sum by (outcome) (rate(spillway_publisher_proposals_total[5m]))"}),
     ("Steps of PAPA", "ops", {"{{outcome}}": "sum by (outcome) (rate(spillway_optimizer_papa_steps_total[15m]))"}),
+    ("Audits of solves", "ops", {
+        "{{outcome}}": "sum by (outcome) (rate(spillway_optimizer_audits_total[1h]))",
+    }),
+    ("Last audit", "percentunit", {
+        "the better routing costs less by": "max(spillway_optimizer_audit_difference_ratio and on (job, instance) "
+                                            'spillway_optimizer_leader{role="optimizer"} == 1)',
+        "proven gap": "max(spillway_optimizer_audit_relative_gap and on (job, instance) "
+                      'spillway_optimizer_leader{role="optimizer"} == 1)',
+    }),
     ("Leaders", "none", {"{{role}}": "sum by (role) (spillway_optimizer_leader)"}),
 ]  # fmt: skip
 
@@ -108,13 +118,16 @@ DASHBOARDS = {
 
 def _panel(number: int, panel: Panel) -> dict[str, Any]:
     title, unit, queries = panel
+    defaults: dict[str, Any] = {"unit": unit}
+    if title in _STACKED:
+        defaults["custom"] = {"stacking": {"mode": "normal"}, "fillOpacity": 30}
     return {
         "id": number + 1,
         "type": "timeseries",
         "title": title,
         "datasource": _SOURCE,
         "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
-        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+        "fieldConfig": {"defaults": defaults, "overrides": []},
         "targets": [
             {"refId": chr(ord("A") + i), "datasource": _SOURCE, "expr": expr, "legendFormat": legend}
             for i, (legend, expr) in enumerate(queries.items())

@@ -1,4 +1,6 @@
-"""Simulated queues whose true behaviour is known: M/M/c and M/G/c, first in, first out. Pure.
+"""Simulated queues whose true behaviour is known: M/M/c and M/G/c. Pure.
+
+Requests are served first in, first out, or share the workers equally (processor sharing).
 
 Models are fitted to what these queues show in each second.
 """
@@ -20,6 +22,18 @@ def erlang_wait(workers: int, u: np.ndarray | float) -> np.ndarray | float:
         blocking = offered * blocking / (n + offered * blocking)
     waits = blocking / (1 - np.asarray(u) * (1 - blocking))
     return waits / (workers * (1 - np.asarray(u)))
+
+
+def erlang_spread(workers: int, u: np.ndarray | float) -> np.ndarray | float:
+    """Returns the standard deviation of wait and service in an M/M/c queue, first in, first out.
+
+    It is in units of the mean service time. `u` is the utilisation, below 1. The result has its
+    shape.
+    """
+    mean = erlang_wait(workers, u)
+    # A request that waits does so for an exponential time, of this mean.
+    if_waiting = 1 / (workers * (1 - np.asarray(u, dtype=float)))
+    return np.sqrt(1 + 2 * mean * if_waiting - mean**2)
 
 
 def arrivals(rates: Sequence[float], random: np.random.Generator) -> np.ndarray:
@@ -47,12 +61,40 @@ def waits(at: np.ndarray, service: np.ndarray, workers: int) -> np.ndarray:
     return found
 
 
-def busy(at: np.ndarray, service: np.ndarray, wait: np.ndarray, workers: int, seconds: int) -> np.ndarray:
-    """Returns the share of the workers that is busy in each second, shape (seconds,)."""
-    edges = np.concatenate([at + wait, at + wait + service])
+def shared(at: np.ndarray, service: np.ndarray, workers: int) -> np.ndarray:
+    """Returns the seconds from arrival to end of each request under processor sharing, shape (n,).
+
+    n requests at a time share the workers: each progresses at the rate min(1, workers / n). `at`
+    and `service` are those of `waits`.
+    """
+    found = np.empty(len(at))
+    pending: list[tuple[float, int]] = []  # by the progress at which they end
+    now = progress = 0.0
+    arriving = [*zip(at.tolist(), service.tolist(), strict=True), (np.inf, 0.0)]
+    for i, (t, s) in enumerate(arriving):
+        while pending:
+            rate = min(1.0, workers / len(pending))
+            end = now + (pending[0][0] - progress) / rate
+            if end > t:
+                progress += (t - now) * rate
+                break
+            now, (progress, ended) = end, heapq.heappop(pending)
+            found[ended] = end - at[ended]
+        now = t
+        heapq.heappush(pending, (progress + s, i))
+    return found
+
+
+def busy(at: np.ndarray, took: np.ndarray, workers: int, seconds: int) -> np.ndarray:
+    """Returns the share of the workers that is busy in each second, shape (seconds,).
+
+    `took`: the seconds from arrival to end of each request. No worker is idle while a request
+    waits, so min(open requests, workers) of them are busy.
+    """
+    edges = np.concatenate([at, at + took])
     change = np.concatenate([np.ones(len(at)), -np.ones(len(at))])
     order = np.argsort(edges, kind="stable")
-    times, count = edges[order], np.cumsum(change[order])
+    times, count = edges[order], np.minimum(np.cumsum(change[order]), workers)
     area = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(times))])
     whole = np.arange(seconds + 1)
     i = np.clip(np.searchsorted(times, whole, side="right") - 1, 0, len(times) - 1)

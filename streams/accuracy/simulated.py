@@ -15,7 +15,7 @@ SERVICE = "shop"
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod whose requests wait for its workers, first in, first out.
+    """A pod whose requests wait for its workers, first in, first out, or share them (`sharing`).
 
     `service_ms` are the mean exponential service times of the classes, and `shares` their shares of
     the requests. `constant_ms` is spent outside the queue. CPU use is `idle` without load, and
@@ -27,6 +27,7 @@ class Pod:
     shares: Sequence[float] = (1.0,)
     constant_ms: float = 0.0
     idle: float = 0.0
+    sharing: bool = False
 
     @property
     def mean_s(self) -> float:
@@ -101,10 +102,10 @@ class Cut:
         at = queues.arrivals(self.utilisation * self.pod.saturation, self.random)
         service = self.random.exponential(self.pod.mean_s, len(at))
         service = np.where((at >= self.at) & (at < self.until), service * self.factor, service)
-        wait = queues.waits(at, service, self.pod.workers)
-        busy = queues.busy(at, service, wait, self.pod.workers, len(self.utilisation))
+        took = queues.waits(at, service, self.pod.workers) + service
+        busy = queues.busy(at, took, self.pod.workers, len(self.utilisation))
         rate = np.arange(len(at)) - np.searchsorted(at, at - 1.0)
-        return at, wait + service, rate, busy
+        return at, took, rate, busy
 
     def seen(self, first: float, end: float, cpu_per_busy: float = 1.0) -> tuple[dict, list[Point]]:
         """Returns what `observe` returns, for the calls that ended at first <= second < end.
@@ -145,11 +146,14 @@ def _pod_calls(pod: Pod, utilisation: np.ndarray, random: np.random.Generator) -
     at = queues.arrivals(utilisation * pod.saturation, random)
     kind = random.choice(len(pod.shares), len(at), p=np.array(pod.shares) / np.sum(pod.shares))
     service = random.exponential(np.array(pod.service_ms)[kind] / 1000)
-    wait = queues.waits(at, service, pod.workers)
-    busy = queues.busy(at, service, wait, pod.workers, len(utilisation))
+    if pod.sharing:
+        took = queues.shared(at, service, pod.workers)
+    else:
+        took = queues.waits(at, service, pod.workers) + service
+    busy = queues.busy(at, took, pod.workers, len(utilisation))
     # The rate that the filter stamps: arrivals in the last second before this request.
     rate = np.arange(len(at)) - np.searchsorted(at, at - 1.0)
-    return (at, (wait + service) * 1000 + pod.constant_ms, kind, rate), busy
+    return (at, took * 1000 + pod.constant_ms, kind, rate), busy
 
 
 def _columns(

@@ -1,6 +1,7 @@
 """Command line of this package: one subcommand per job and per tool.
 
     python -m spillway_streams admit|exclusive|classify|curves|graph
+    python -m spillway_streams all
     python -m spillway_streams topics --file FILE
     python -m spillway_streams acls --file FILE
     python -m spillway_streams model --traces FILE...
@@ -26,7 +27,7 @@ from spillway_streams.clients.hot import Boards
 from spillway_streams.clients.store import Store
 from spillway_streams.commands import options
 from spillway_streams.jobs import runner
-from spillway_streams.process import allocators, cluster_topics, config, health
+from spillway_streams.process import allocators, cluster_topics, config, health, job_environment
 from spillway_streams.process.counters import Counters
 from spillway_streams.topics import declared, topics
 
@@ -39,6 +40,10 @@ JOBS = {
     "curves": "calls, CPU use -> load, curves, capacities",
     "graph": "calls, edges -> call ratios, network times, demand",
 }
+_ALL = """All jobs in one process, for small installations.
+
+SPILLWAY_<JOB>_X is the variable SPILLWAY_X of this job alone.
+"""
 # These libraries log every reconnect. Status logs once when a server goes away or returns.
 QUIET = dict.fromkeys(("faust", "mode", "clickhouse_driver", "aiohttp.access", "kafka"), logging.ERROR) | {
     "aiokafka": logging.CRITICAL
@@ -64,10 +69,22 @@ def cli() -> None:
     """Jobs, which run until they are stopped, and commands that run once."""
 
 
-def _run(job: str) -> NoReturn:
+def _run(name: str) -> NoReturn:
     logs.start(QUIET)
     allocators.give_back()
-    settings = config.BOX.load(job)
+    asyncio.run(runner.run([_job(name, config.BOX.load(name))]))
+
+
+def _run_all() -> NoReturn:
+    logs.start(QUIET)
+    allocators.give_back()
+    process, settings = job_environment.load(JOBS)
+    jobs = [_job(name, of, f"spillway.health.{name}") for name, of in settings.items()]
+    asyncio.run(runner.run(jobs, process.health_listen))
+
+
+def _job(name: str, settings: config.JobSettings, logger: str | None = None) -> runner.Job:
+    """Creates a job. `logger`: the name under which it logs the state of its servers."""
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     dependencies = [
         health.KAFKA,
@@ -75,20 +92,22 @@ def _run(job: str) -> NoReturn:
         *([Store.NAME] if isinstance(settings, config.StoringSettings) else []),
         *([Boards.NAME] if isinstance(settings, config.HotSettings) else []),
     ]
-    status = Status(*dependencies)
+    status = Status(*dependencies, log=logging.getLogger(logger) if logger else None)
     counters = Counters()
     store = None
     if isinstance(settings, config.StoringSettings):
         store = Store(settings.clickhouse_address, status, counters)
     context = runner.Context(settings, status, counters, store)
-    build = importlib.import_module(f"spillway_streams.jobs.{job}").build
-    asyncio.run(runner.run(context, build))
+    return runner.Job(name, context, importlib.import_module(f"spillway_streams.jobs.{name}").build)
 
 
 for _name, _about in JOBS.items():
     cli.add_command(
         command_line.Command(_name, callback=functools.partial(_run, _name), help=_about, short_help=_about)
     )
+cli.add_command(
+    command_line.Command("all", callback=_run_all, help=_ALL, short_help="all jobs in one process")
+)
 
 
 @cli.command("topics")

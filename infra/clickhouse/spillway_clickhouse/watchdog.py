@@ -16,7 +16,7 @@ PERIOD = 0.05  # seconds between checks
 
 
 class Watchdog:
-    """One thread that watches all clients.
+    """One thread that watches all clients. It sleeps while no query is running.
 
     `stop` is called again in each period until the query has ended.
     """
@@ -24,22 +24,27 @@ class Watchdog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[socket.socket, Callable[[], None]] = {}
-        self._ended = threading.Event()
-        threading.Thread(target=self._loop, name="watchdog", daemon=True).start()
+        self._ended, self._some = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="watchdog", daemon=True)
+        self._thread.start()
 
     def watch(self, client: socket.socket, stop: Callable[[], None]) -> None:
         with self._lock:
             self._running[client] = stop
+            self._some.set()
 
     def unwatch(self, client: socket.socket) -> None:
         with self._lock:
             self._running.pop(client, None)
+            if not self._running:
+                self._some.clear()
 
     def close(self) -> None:
         self._ended.set()
+        self._some.set()
 
     def _loop(self) -> None:
-        while not self._ended.wait(PERIOD):
+        while self._some.wait() and not self._ended.wait(PERIOD):
             for client in list(self._running):
                 self._look(client)
 

@@ -23,11 +23,16 @@ from spillway_streams.load.rates import WIDTHS, moving_mean
 
 WORKERS = (1, 2, 4, 8, 16)
 BUSIEST = np.linspace(0.2, 0.985, 158)  # utilisation of the busiest bin: all equally likely
+# That no busiest bin is less busy is an assumption. These exclude a capacity only by the data.
+QUIETER = np.linspace(0.02, 0.2, 18, endpoint=False)
 FACTOR_SD = 0.7  # standard deviation of the logarithm of FACTORS
 # Waits in units of those of an M/M/c queue; 0.5 if all requests take the same time.
 FACTORS = np.exp(np.linspace(-2, 2, 21) * FACTOR_SD)
 REFUSING = 0.05  # share of failed calls above which a second is not that of a queue in steady state
 MODEL_ERROR = 0.01  # relative: this form is closer to a queue than that of fit.py
+# Likelihood over that of the best utilisation, below which a utilisation is excluded (2.5 %, one
+# side).
+EXCLUDED = float(np.exp(-(1.96**2) / 2))
 _BINS = 12
 _REQUESTS = 50  # in the widest window at the highest rate: with fewer, no capacity is ruled out
 _WEAK = 0.1  # standard deviation of the busiest bin's utilisation: above, the answer is weak
@@ -78,8 +83,8 @@ def from_latency(
     weak = sd > _WEAK
     reason += "; the evidence is weak" if weak else ""
     # Rates of a quiet service are off by chance, and its latency is that of few requests, so no
-    # capacity is ruled out.
-    high = top / least if top * WIDTHS[-1] >= _REQUESTS else np.inf
+    # capacity is excluded.
+    high = top / least if least > 0 and top * WIDTHS[-1] >= _REQUESTS else np.inf
     return Capacity(top / u, "curve", reason, se=top / u * sd / u, high=high, evidence="latency", weak=weak)
 
 
@@ -142,9 +147,11 @@ def _binned(at: Ints, rate: Floats, latency: Floats, samples: Floats) -> _Bins:
 def _busiest(bins: _Bins) -> tuple[float, float, float]:
     """Returns mean and standard deviation of the busiest bin's utilisation, and its lower bound.
 
-    The utilisation is above the bound with a probability of 97.5 %.
+    The bound is the lowest utilisation of QUIETER and BUSIEST that the data do not exclude; 0 if
+    that is the lowest of all.
     """
-    u = bins.rate / bins.rate.max() * BUSIEST[:, None]
+    grid = np.concatenate([QUIETER, BUSIEST])
+    u = bins.rate / bins.rate.max() * grid[:, None]
     power = np.sqrt(2 * (np.array(WORKERS) + 1)) - 1
     wait = u[None] ** power[:, None, None] / (1 - u[None])
     # In units of the wait at c workers with the class's own time:
@@ -155,10 +162,10 @@ def _busiest(bins: _Bins) -> tuple[float, float, float]:
     cost = (cost - cost.min()) / max(1.0, float(cost.min()) / spare)
     likely = np.exp(-(cost + (np.log(FACTORS) / FACTOR_SD) ** 2) / 2).sum(axis=1)
     by_u = likely.reshape(len(WORKERS), -1).sum(axis=0)
-    by_u /= by_u.sum()
+    lowest = int(np.argmax(by_u > EXCLUDED * by_u.max()))
+    by_u = by_u[len(QUIETER) :] / by_u[len(QUIETER) :].sum()
     mean = float(by_u @ BUSIEST)
-    least = float(BUSIEST[np.searchsorted(np.cumsum(by_u), 0.025)])
-    return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2)), least
+    return mean, float(np.sqrt(by_u @ (BUSIEST - mean) ** 2)), float(grid[lowest]) if lowest else 0.0
 
 
 def _costs(wait: Floats, bins: _Bins) -> Floats:

@@ -1,6 +1,7 @@
 """The two-stage update of a curve (SLATE 4.2, "Continuous Model Update"). Pure.
 
-prior    Fewer than three utilisation buckets are filled: the M/M/1 identity with b = 0.
+prior    Fewer than three utilisation buckets are filled: the M/M/1 identity with b = 0. There the
+         standard deviation of one call equals the mean.
 retrain  A full fit. The first one is made as soon as three buckets are filled. It is repeated
          - when buckets are filled that the last fit did not have,
          - when the capacity has moved that utilisation is a share of,
@@ -9,10 +10,11 @@ retrain  A full fit. The first one is made as soon as three buckets are filled. 
          the fresh data alone, and the old data are forgotten.
 shift    In all other cases: the shape stays, and b moves by the mean prediction error of the recent
          buckets, less the part that chance explains. Without recent samples, b returns to the
-         fitted value.
+         fitted value. The spread of single calls stays as well.
 """
 
 from dataclasses import dataclass, replace
+from math import nan
 
 import numpy as np
 
@@ -29,7 +31,11 @@ LONG_AGO = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True)
 class Curve:
-    """One version of a class's curve and its basis. `base_b_ms` is b before any shift."""
+    """One version of a class's curve and its basis. `base_b_ms` is b before any shift.
+
+    The standard deviation of one call at utilisation u is sd_a_ms / (1 - u) + sd_b_ms.
+    `ab_correlation`: of the errors of a and b. These three are NaN where they are unknown.
+    """
 
     a_ms: float
     b_ms: float
@@ -46,6 +52,9 @@ class Curve:
     fresh_from: int = LONG_AGO  # Unix second: earlier samples are not used
     retrained_at: int = LONG_AGO  # Unix second of the last retrain: later samples are fresh
     capacity_rps: float = 0.0  # of one pod, mean over clusters, at the time of the fit; 0: unknown
+    sd_a_ms: float = nan
+    sd_b_ms: float = nan
+    ab_correlation: float = nan
 
 
 @dataclass(frozen=True)
@@ -149,6 +158,8 @@ def _prior(buckets: Buckets, filled: int, at_least: int) -> Curve:
         reason=f"M/M/1 with b = 0: {filled} of {N_BUCKETS} buckets hold {at_least} samples, a fit needs "
         f"{FIRST_FIT_BUCKETS}",
         base_b_ms=0.0,
+        sd_a_ms=a,
+        sd_b_ms=0.0,
     )
 
 
@@ -156,6 +167,7 @@ def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
     used = sorted(filled)
     u, samples = buckets.utilisation[used], buckets.samples[used]
     found = fit.fit(buckets.points(used))
+    sd_a, sd_b = _spread(buckets, used)
     return Curve(
         a_ms=found.a,
         b_ms=found.b,
@@ -169,7 +181,23 @@ def _fitted(buckets: Buckets, filled: frozenset[int], reason: str) -> Curve:
         reason=reason,
         base_b_ms=found.b,
         filled=filled,
+        sd_a_ms=sd_a,
+        sd_b_ms=sd_b,
+        ab_correlation=found.ab_correlation,
     )
+
+
+def _spread(buckets: Buckets, used: list[int]) -> tuple[float, float]:
+    """Fits the standard deviation of one call; (NaN, NaN) where fewer than two buckets show one.
+
+    It has the form and the bounds of the mean, and is fitted in the same way. A single sample shows
+    no spread.
+    """
+    several = [bucket for bucket in used if buckets.samples[bucket] > 1]
+    if len(several) < 2:  # there are two parameters
+        return nan, nan
+    found = fit.fit(buckets.spread_points(several))
+    return found.a, found.b
 
 
 def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:

@@ -28,13 +28,17 @@ _Parameters = NDArray[np.floating]  # (2,); numpy does not state which precision
 
 @dataclass(frozen=True)
 class Fit:
-    """Parameters, standard errors and sample-weighted root mean square error, all in ms."""
+    """Parameters, standard errors and sample-weighted root mean square error, all in ms.
+
+    `ab_correlation`: of the errors of a and b, -1 to 1; NaN where one of them has no error.
+    """
 
     a: float
     b: float
     a_se: float
     b_se: float
     rmse: float
+    ab_correlation: float
 
     def __call__(self, u: Floats | float) -> Floats | float:
         return self.a / (1 - u) + self.b
@@ -74,12 +78,21 @@ def fit(points: Points) -> Fit:
         found = _bounded(design, points.latency, weight)
     a, rest = (float(value) for value in found)
     covariance = _covariance(points, design, weight, found, variance)
-    a_se, b_se = (
-        np.sqrt(covariance[0, 0]),
-        np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]),
-    )
+    a_se, b_se, correlation = _errors(covariance)
     rmse = np.sqrt(np.average((points.latency - design @ found) ** 2, weights=points.samples))
-    return Fit(a, rest - a, float(a_se), float(b_se), float(rmse))
+    return Fit(a, rest - a, a_se, b_se, float(rmse), correlation)
+
+
+def _errors(covariance: Floats) -> tuple[float, float, float]:
+    """Returns the standard errors of a and b, and their correlation.
+
+    `covariance` is that of (a, a + b).
+    """
+    of_a, of_rest, both = (float(v) for v in (covariance[0, 0], covariance[1, 1], covariance[0, 1]))
+    a_se, b_se = np.sqrt(max(of_a, 0.0)), np.sqrt(max(of_a + of_rest - 2 * both, 0.0))
+    if not a_se or not b_se:
+        return float(a_se), float(b_se), float("nan")
+    return float(a_se), float(b_se), float(np.clip((both - of_a) / (a_se * b_se), -1, 1))
 
 
 def _bounded(design: Floats, y: Floats, weight: Floats) -> _Parameters:

@@ -1,4 +1,4 @@
-"""The life of one job: dependencies, the Faust app, signals, health.
+"""The life of a process with one job or several: dependencies, Faust apps, signals, health.
 
 Faust's own topics are not used: no tables, no leader election, no replies, no web server.
 """
@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
 import faust
+from aiohttp import web
 from faust.types import TP
 from spillway_contracts import names
 from spillway_runtime import retry
@@ -34,6 +36,7 @@ log = logging.getLogger("spillway.runner")
 _REACH_PERIOD_S, _REACH_S = 1.0, 5.0
 _STOP_S = 4.0
 _RESTART_PAUSE_S = 2.0
+_THREADS = 6  # per job
 # aiokafka measures a message before compression, the broker afterwards. Only the broker's answer
 # counts.
 _NO_LIMIT = 1 << 30
@@ -146,31 +149,55 @@ def caught_up(app: faust.App, tp: TP, offset: int) -> bool:
 Build = Callable[[Context[S]], faust.App | Awaitable[faust.App]]
 
 
-async def run(context: Context[S], build: Build[S]) -> NoReturn:
-    """Runs a job until SIGTERM or SIGINT, which end the process.
+@dataclass(frozen=True)
+class Job(Generic[S]):
+    """A job of this process: its name, what it is given, and what creates its app."""
 
-    When Faust gives up, the process restarts itself.
+    name: str
+    context: Context[S]
+    build: Build[S]
+
+
+async def run(jobs: Sequence[Job], health_listen: str | None = None) -> NoReturn:
+    """Runs jobs until SIGTERM or SIGINT, which end the process.
+
+    Each job has its own endpoint for health and metrics. `health_listen`: host:port of a further
+    one, which is ready when all jobs are. When Faust gives up in any job, the process restarts
+    itself.
     """
-    stop = asyncio.Event()
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    status, counters = context.status, context.counters
-    exposition = metrics.exposition(status, counters, context.lag)
-    endpoint = await health.serve(context.settings.health_listen, status, counters, exposition)
-    work = asyncio.create_task(_work(context, build))
+        loop.add_signal_handler(sign, stop.set)
+    if len(jobs) > 1:  # a job whose threads wait for ClickHouse must not take those of the others
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS * len(jobs)))
+    endpoints = [await _serve(job.context) for job in jobs]
+    if health_listen:
+        status = {job.name: job.context.status for job in jobs}
+        endpoints.append(await health.serve_all(health_listen, status))
+    work = {asyncio.create_task(_work(job.context, job.build), name=job.name) for job in jobs}
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    if work.done():
-        log.error("the stream processor failed, starting afresh: %s", work.exception())
+    await asyncio.wait({*work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    failed = {task for task in work if task.done()}
+    for task in failed:
+        log.error("%s: the stream processor failed, starting afresh: %s", task.get_name(), task.exception())
+    for task in work - failed:
+        task.cancel()
+    if work - failed:
+        await asyncio.wait(work - failed, timeout=_STOP_S)
+    if failed:
         await asyncio.wait({stopped}, timeout=_RESTART_PAUSE_S)
-    else:
-        work.cancel()
-        await asyncio.wait({work}, timeout=_STOP_S)
-    await endpoint.cleanup()
+    for endpoint in endpoints:
+        await endpoint.cleanup()
     sys.stderr.flush()
     if not stop.is_set():
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     os._exit(0)  # asyncio.run would wait for the consumer's thread, which may never end while Kafka is away
+
+
+async def _serve(context: Context[JobSettings]) -> web.AppRunner:
+    status, counters = context.status, context.counters
+    exposition = metrics.exposition(status, counters, context.lag)
+    return await health.serve(context.settings.health_listen, status, counters, exposition)
 
 
 async def _work(context: Context[S], build: Build[S]) -> None:

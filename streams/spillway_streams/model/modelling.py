@@ -22,7 +22,7 @@ from spillway_streams.model.service import Recorded, Service
 
 CURVES = (
     "fitted_at", "input_window", "service", "class", "a_ms", "b_ms", "a_se_ms", "b_se_ms", "norm_weight",
-    "u_min", "u_max", "samples", "rmse_ms", "phase", "reason",
+    "u_min", "u_max", "samples", "rmse_ms", "phase", "reason", "sd_a_ms", "sd_b_ms", "ab_correlation",
 )  # fmt: skip
 CAPACITIES = (
     "measured_at", "input_window", "cluster", "service", "capacity_rps", "source", "reason", "pods", "evidence",
@@ -35,7 +35,7 @@ BUCKETS = (
 )  # fmt: skip
 # Rows in the order of CURVES, CAPACITIES and BUCKETS.
 CurveRow = tuple[
-    int, str, str, str, float, float, float, float, float, float, float, int, float, str, str
+    int, str, str, str, float, float, float, float, float, float, float, int, float, str, str, float, float, float
 ]  # fmt: skip
 CapacityRow = tuple[Any, ...]
 BucketRow = tuple[int, str, str, str, int, int, float, float, float]
@@ -239,4 +239,5 @@ def _curve_row(now_ms: int, window: str, name: str, class_id: str, weight: float
     return (
         now_ms, window, name, class_id, curve.a_ms, curve.b_ms, curve.a_se_ms, curve.b_se_ms, weight,
         curve.u_min, curve.u_max, curve.samples, curve.rmse_ms, curve.phase, curve.reason,
+        curve.sd_a_ms, curve.sd_b_ms, curve.ab_correlation,
     )  # fmt: skip

@@ -3,6 +3,8 @@
 It runs in the job's own event loop, so a loop that hangs does not answer, and the job is restarted.
 """
 
+from collections.abc import Callable, Mapping
+
 from aiohttp import web
 from spillway_runtime.health import Report, answer
 from spillway_runtime.metrics import Exposition
@@ -21,6 +23,26 @@ async def serve(listen: str, status: Status, counters: Counters, exposition: Exp
     def report() -> Report:
         return Report(status.problems(), status.degraded(), counters.snapshot(), counters.gauges())
 
+    return await _start(listen, report, exposition)
+
+
+async def serve_all(listen: str, jobs: Mapping[str, Status]) -> web.AppRunner:
+    """Starts the endpoint of a process with several jobs, given as the status of each.
+
+    The process is ready when all its jobs are. A problem has the job's name before it.
+    """
+
+    def report() -> Report:
+        return Report(_named(jobs, Status.problems), _named(jobs, Status.degraded))
+
+    return await _start(listen, report, None)
+
+
+def _named(jobs: Mapping[str, Status], of: Callable[[Status], Mapping[str, str]]) -> dict[str, str]:
+    return {f"{job}: {name}": why for job, status in jobs.items() for name, why in of(status).items()}
+
+
+async def _start(listen: str, report: Callable[[], Report], exposition: Exposition | None) -> web.AppRunner:
     async def get(request: web.Request) -> web.Response:
         found = answer(request.path, report, exposition)
         headers = {"Content-Type": found.content_type}

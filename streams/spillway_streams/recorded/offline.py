@@ -6,6 +6,7 @@ difference is in the boards: they hold means over the whole recording, not over 
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -191,14 +192,20 @@ def _mean(total: float, count: float) -> float:
 def named(columns_of: tuple[str, ...], found: list[tuple]) -> list[dict[str, Any]]:
     """Returns the rows as objects by column name.
 
-    The first column is a time in ms and becomes text. Real numbers are rounded to nine digits.
+    The first column is a time in ms and becomes text. Real numbers are rounded to nine digits. NaN,
+    which is unknown, becomes None.
     """
     result = [dict(zip(columns_of, row, strict=True)) for row in found]
     return [
-        {k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in row.items()}
-        | {columns_of[0]: time_text(row[columns_of[0]], 3)}
+        {k: _plain(v) for k, v in row.items()} | {columns_of[0]: time_text(row[columns_of[0]], 3)}
         for row in result
     ]
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return None if math.isnan(value) else float(f"{value:.9g}")
 
 
 def time_text(units: int, digits: int) -> str:

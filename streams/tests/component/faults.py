@@ -67,8 +67,11 @@ class Mesh:
         with ThreadPoolExecutor(len(JOBS)) as pool:
             list(pool.map(self.start, JOBS))
 
-    def start(self, job: str) -> Server:
-        """Starts one more worker of a job and returns it when it is ready."""
+    def start(self, job: str, **environment: str) -> Server:
+        """Starts one more worker of a job and returns it when it is ready.
+
+        `job` may also be `all`, with the `environment` that a process with all jobs needs.
+        """
         port, number = free_port(), len(list(self.folder.glob(f"{job}-*.log")))
         worker = Server(
             url=f"http://127.0.0.1:{port}/readyz",
@@ -84,9 +87,10 @@ class Mesh:
                 "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
                 "SPILLWAY_STREAMS_TOPIC_PARTITIONS": str(PARTITIONS),
             }
-            | HORIZON,
+            | HORIZON
+            | environment,
         )
-        self.workers[job].append(worker)
+        self.workers.setdefault(job, []).append(worker)
         worker.start()
         return worker
 

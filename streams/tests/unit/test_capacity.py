@@ -335,6 +335,18 @@ def test_a_rough_evidence_does_not_lower_the_capacity_of_a_service_that_needs_cp
         assert found["capacity_rps"] == pytest.approx(100, rel=0.1)
 
 
+@pytest.mark.parametrize("busiest", [0.05, 0.1, 0.2])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_latency_that_does_not_rise_excludes_no_capacity(workers, busiest):
+    """A quiet pod of 100 req/s, 12 times: CPU is decisive, though latency alone gives far less."""
+    pod = Pod(workers, [10.0 * workers], idle=0.03)
+    for seed in range(12):
+        seen = simulated.observe(pod, LADDER / LADDER.max() * busiest, np.random.default_rng(seed))
+        _, [row] = _fitted(pod, seen)
+        found = dict(zip(CAPACITIES, row, strict=True))
+        assert (found["evidence"], found["disagreement"]) == ("cpu", 1), (seed, found)
+
+
 def test_a_queue_that_no_longer_grows_limits_nothing():
     """A queue grew because the machine stalled. Later more is served without a queue."""
     at, arrived = np.arange(200), np.full(200, 50.0)

@@ -19,7 +19,7 @@ from spillway_streams.jobs import curves as job_curves
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.curves import Curves
 from spillway_streams.load.load import Sum
-from spillway_streams.model.modelling import BUCKETS, CAPACITIES
+from spillway_streams.model.modelling import BUCKETS, CAPACITIES, CURVES
 from spillway_streams.process.config import CurvesSettings
 from spillway_streams.process.counters import Counters
 from traffic_log import T0, calls
@@ -158,7 +158,7 @@ async def test_a_service_without_news_is_fitted_again_after_half_a_minute_only(j
         await job.fit()
     assert fits == [100.0, 105.0, 135.0, 165.0, 195.0]
     [curve] = state.modeller._curves.values()
-    reasons = [row[-1] for row in job._context.store.rows["curves"]]
+    reasons = [row[CURVES.index("reason")] for row in job._context.store.rows["curves"]]
     assert any("shifted by +" in reason for reason in reasons)
     assert curve.b_ms == curve.base_b_ms and "the shift is undone" in curve.reason
 

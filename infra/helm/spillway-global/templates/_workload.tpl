@@ -1,6 +1,7 @@
 {{/*
 A Deployment with its Service and disruption budget. Takes root, name, component, image, arguments, port, values (of
-the workload), servers, topology (whether it reads that file), guardrails, and `environment`, `mounts`, `volumes`.
+the workload), servers, topology (whether it reads that file), guardrails, and `environment`, `mounts`, `volumes`. Also
+`variables` (entries of env), `ports` (further ones by name), and `served`: whether other Services than its own select it.
 No workload keeps anything on disk: the state of the jobs of streams is in Kafka and ClickHouse.
 */}}
 {{- define "spillway.workload" -}}
@@ -36,12 +37,19 @@ spec:
           args: {{ .arguments | toJson }}
           securityContext:
             {{- include "spillway.confined" . | nindent 12 }}
-          ports: [{name: health, containerPort: {{ .port }}}]
+          ports:
+            - {name: health, containerPort: {{ .port }}}
+            {{- range $name, $port := .ports }}
+            - {name: {{ $name }}, containerPort: {{ $port }}}
+            {{- end }}
           env:
             - {name: SPILLWAY_HEALTH_LISTEN, value: "0.0.0.0:{{ .port }}"}
             {{- include "spillway.environment" $of | trim | nindent 12 }}
             {{- range $name, $value := .environment }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
+            {{- range .variables }}
+            - {{ toJson . }}
             {{- end }}
             {{- range $name, $value := .values.settings }}
             - {name: SPILLWAY_{{ $name }}, value: {{ $value | toString | quote }}}
@@ -67,19 +75,26 @@ spec:
         - {{ . | toJson }}
         {{- end }}
         {{- include "spillway.extra" (dict "root" .root "values" .values "key" "extraVolumes") | trim | nindent 8 }}
+{{- if not .served }}
 ---
-apiVersion: v1
-kind: Service
-metadata:
-  {{- include "spillway.metadata" $of | nindent 2 }}
-spec:
-  clusterIP: None
-  publishNotReadyAddresses: true # Prometheus also scrapes a job that waits for a server
-  selector:
-    {{- include "spillway.selector" $of | nindent 4 }}
-  ports: [{name: health, port: {{ .port }}, targetPort: health}]
+{{ include "spillway.service" (merge (dict "of" .name "target" "health") $of) | trim }}
+{{- end }}
 ---
 {{ include "spillway.disruption" $of | trim }}
 ---
 {{ include "spillway.serviceAccount" $of | trim }}
+{{- end }}
+
+{{/* A Service for health and metrics. Takes the workload that it selects (`of`), port, and the pod's port (`target`). */}}
+{{- define "spillway.service" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "spillway.metadata" . | nindent 2 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true # Prometheus also scrapes a job that waits for a server
+  selector:
+    {{- include "spillway.selector" (dict "root" .root "name" .of) | nindent 4 }}
+  ports: [{name: health, port: {{ .port }}, targetPort: {{ .target }}}]
 {{- end }}
