@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -15,6 +16,8 @@ type Application struct {
 	// CallTimeoutMs limits every call from one service to the next, in milliseconds.
 	CallTimeoutMs float64            `yaml:"call_timeout_ms"`
 	Services      map[string]Service `yaml:"services"`
+	// Keys are the values of path variables that users ask for. Only the load generator uses them.
+	Keys map[string]Keys `yaml:"keys"`
 }
 
 // Service is one worker pool per pod, with a bounded FIFO queue in front of it.
@@ -29,11 +32,55 @@ type Service struct {
 // Endpoint is a method and a path template, the work of one request, and the calls that the request
 // then makes.
 type Endpoint struct {
-	Method        string      `yaml:"method"`
-	Path          string      `yaml:"path"`
-	ServiceTime   ServiceTime `yaml:"service_time"`
-	ResponseBytes int         `yaml:"response_bytes"`
-	Calls         []Stage     `yaml:"calls"`
+	Method        string       `yaml:"method"`
+	Path          string       `yaml:"path"`
+	ServiceTime   ServiceTime  `yaml:"service_time"`
+	ResponseBytes int          `yaml:"response_bytes"`
+	Calls         []Stage      `yaml:"calls"`
+	ErrorRate     float64      `yaml:"error_rate"` // probability (0..1) that a request fails after its service time
+	Cache         *CacheSpec   `yaml:"cache"`
+	Contention    []Contention `yaml:"contention"`
+}
+
+// CacheSpec is a least-recently-used cache of one endpoint, in each pod for itself. A request with a
+// cached key holds its worker for Hit only and makes no calls.
+type CacheSpec struct {
+	Key      string       `yaml:"key"`      // the variable of the endpoint's path whose value is the key
+	Capacity int          `yaml:"capacity"` // keys
+	Hit      *ServiceTime `yaml:"hit"`      // nil: no time
+}
+
+// Contention names another endpoint of the same service that makes this one slower. The service
+// time is multiplied by 1 + sum of rate / DoublesAtRps over all entries (SLATE Fig. 16).
+type Contention struct {
+	Method       string   `yaml:"method"`
+	Path         string   `yaml:"path"`
+	DoublesAtRps float64  `yaml:"doubles_at_rps"`
+	WindowMs     *float64 `yaml:"window_ms"` // time constant of the average; default 1000
+}
+
+// window returns the time constant of the average rate.
+func (c Contention) window() time.Duration {
+	if c.WindowMs == nil {
+		return time.Second
+	}
+	return max(time.Nanosecond, milliseconds(*c.WindowMs))
+}
+
+// KeyRange are the keys First, First+1, ..., First+Count-1.
+type KeyRange struct {
+	First int `yaml:"first"`
+	Count int `yaml:"count"`
+}
+
+// Keys are the values that users put into a path variable. Clusters may have other ranges.
+type Keys struct {
+	KeyRange   `yaml:",inline"`
+	Popularity struct {
+		Distribution string   `yaml:"distribution"` // uniform (default) or zipf
+		Exponent     *float64 `yaml:"exponent"`     // zipf only
+	} `yaml:"popularity"`
+	Clusters map[string]KeyRange `yaml:"clusters"`
 }
 
 // Stage is a set of calls made in parallel. The stages of an endpoint run one after the other.

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Config is the configuration of one pod, read from its environment. No value has a default; only
-// CollectorTLS may be unset.
+// CollectorTLS and LoadReportWindow may be unset.
 type Config struct {
 	Cluster, Service, Pod string
 	ApplicationPath       string
@@ -19,6 +20,7 @@ type Config struct {
 	Collector             string // OTLP gRPC, metrics
 	CollectorTLS          CollectorTLS
 	HealthListen          string
+	LoadReportWindow      time.Duration // over which answers report the pod's load; 0: they do not
 }
 
 // ReadConfig reads the environment and returns every problem in it. Each problem names its
@@ -61,7 +63,23 @@ func ReadConfig(getenv func(string) string) (Config, []string) {
 	}
 	files, more := readCollectorTLS(getenv)
 	config.CollectorTLS = files
-	return config, append(problems, more...)
+	window, problem := loadReportWindow(getenv)
+	config.LoadReportWindow = window
+	return config, append(append(problems, more...), problem...)
+}
+
+// loadReportWindow reads LAB_LOAD_REPORT_WINDOW_MS. Without it answers carry no load report.
+func loadReportWindow(getenv func(string) string) (time.Duration, []string) {
+	const key = "LAB_LOAD_REPORT_WINDOW_MS"
+	value := strings.TrimSpace(getenv(key))
+	if value == "" {
+		return 0, nil
+	}
+	ms, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(ms >= 1 && ms <= 3_600_000) {
+		return 0, []string{fmt.Sprintf("%s: %q; allowed: 1 to 3600000, or unset for no reports", key, value)}
+	}
+	return time.Duration(ms * float64(time.Millisecond)), nil
 }
 
 func checkAddress(value string) error {

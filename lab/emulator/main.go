@@ -60,6 +60,7 @@ func run(ctx context.Context, config Config, application Application, service Se
 	if err != nil {
 		return err
 	}
+	handler = WithLoadReports(handler, pod.pool, config.LoadReportWindow)
 	provider := Silence()
 	if !service.Silent {
 		if provider, err = StartTelemetry(ctx, config, pod.pool.TakeUtilisation, reportEvery); err != nil {
@@ -108,7 +109,8 @@ func applicationServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// healthHandler serves /livez and /readyz, and /counts with the outcomes of all requests so far, as JSON.
+// healthHandler serves /livez and /readyz, /counts with the outcomes of all requests so far as JSON,
+// and /state, through which an experiment changes the pod.
 func healthHandler(pod *Pod) http.Handler {
 	mux := http.NewServeMux()
 	spillwayruntime.HandleHealth(mux, func() spillwayruntime.Report { return spillwayruntime.Report{} })
@@ -116,5 +118,6 @@ func healthHandler(pod *Pod) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(pod.Snapshot())
 	})
+	pod.state.Handle(mux)
 	return mux
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -14,22 +15,27 @@ import (
 type Pod struct {
 	hop    string // "service@cluster"
 	pool   *Pool
+	state  *Switchboard
 	caller *Caller
 	chance *Chance
 	counts Counts
 }
 
-// Counts is the number of requests so far by outcome. Every request is in exactly one of them.
+// Counts is the number of requests so far by outcome. Every request is in exactly one of them. Hits
+// and Misses are no outcomes: they count what caches were asked for.
 type Counts struct {
-	Served, QueueFull, QueueTimeout, Cancelled, CallFailed, Unknown atomic.Uint64
+	Served, QueueFull, QueueTimeout, Cancelled, CallFailed, Injected, Unavailable, Unknown atomic.Uint64
+	Hits, Misses                                                                           atomic.Uint64
 }
 
 // NewPod returns a pod of the service with the identity from the configuration.
 func NewPod(config Config, service Service, caller *Caller, chance *Chance) *Pod {
 	timeout := time.Duration(service.QueueTimeoutMs * float64(time.Millisecond))
+	pool := NewPool(service.Workers, service.Queue, timeout)
 	return &Pod{
 		hop:    config.Service + "@" + config.Cluster,
-		pool:   NewPool(service.Workers, service.Queue, timeout),
+		pool:   pool,
+		state:  NewSwitchboard(InitialState(service.Workers), func(state State) { pool.Resize(state.Workers) }),
 		caller: caller,
 		chance: chance,
 	}
@@ -38,13 +44,21 @@ func NewPod(config Config, service Service, caller *Caller, chance *Chance) *Pod
 // Handler serves the endpoints. Any other request is answered with 404 and a reason.
 func (p *Pod) Handler(endpoints []Endpoint) (http.Handler, error) {
 	mux := http.NewServeMux()
-	for _, endpoint := range endpoints {
-		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, endpoint) })
-		if err := register(mux, endpoint.Method+" "+muxPath(endpoint.Path), handler); err != nil {
+	for _, work := range NewWorks(endpoints) {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, work) })
+		if err := register(mux, work.endpoint.Method+" "+muxPath(work.endpoint.Path), handler); err != nil {
 			return nil, err
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		state := p.state.State()
+		if !state.Available {
+			p.counts.Unavailable.Add(1)
+			p.fail(w, http.StatusServiceUnavailable, "unavailable", nil)
+			return
+		}
+		// A delay before the queue changes when a request arrives there, and nothing else.
+		pause(r.Context(), milliseconds(state.DelayMs))
 		if _, pattern := mux.Handler(r); pattern == "" {
 			p.counts.Unknown.Add(1)
 			p.fail(w, http.StatusNotFound, "no_endpoint", nil)
@@ -55,8 +69,8 @@ func (p *Pod) Handler(endpoints []Endpoint) (http.Handler, error) {
 }
 
 // serve handles one request: it waits for a worker, holds it for the service time, makes the calls
-// without a worker, and then answers.
-func (p *Pod) serve(w http.ResponseWriter, r *http.Request, endpoint Endpoint) {
+// without a worker, and then answers. A cached key makes no calls.
+func (p *Pod) serve(w http.ResponseWriter, r *http.Request, work *Work) {
 	// The server notices a client's abort only once the body has been read.
 	_, _ = io.Copy(io.Discard, r.Body)
 	start, err := p.pool.Acquire(r.Context())
@@ -65,7 +79,9 @@ func (p *Pod) serve(w http.ResponseWriter, r *http.Request, endpoint Endpoint) {
 		p.fail(w, http.StatusServiceUnavailable, err.Error(), nil)
 		return
 	}
-	end := start.Add(p.chance.Draw(endpoint.ServiceTime))
+	state := p.state.State()
+	key, hit := p.lookUp(work, r)
+	end := start.Add(work.Draw(p.chance, hit, state.Speed))
 	Hold(end)
 	p.pool.Release(end)
 	if r.Context().Err() != nil {
@@ -73,17 +89,53 @@ func (p *Pod) serve(w http.ResponseWriter, r *http.Request, endpoint Endpoint) {
 		p.fail(w, http.StatusServiceUnavailable, errCancelled.Error(), nil)
 		return
 	}
-	paths, failed := p.caller.Run(r, endpoint.Calls)
-	if failed != nil {
-		p.counts.CallFailed.Add(1)
-		p.fail(w, http.StatusBadGateway, failed.Error(), paths)
+	if p.chance.Happens(work.endpoint.ErrorRate) || p.chance.Happens(state.ErrorRate) {
+		p.counts.Injected.Add(1)
+		p.fail(w, http.StatusInternalServerError, "injected_error", nil)
 		return
+	}
+	var paths []string
+	if !hit {
+		var failed error
+		if paths, failed = p.caller.Run(r, work.endpoint.Calls); failed != nil {
+			p.counts.CallFailed.Add(1)
+			p.fail(w, http.StatusBadGateway, failed.Error(), paths)
+			return
+		}
+		work.Remember(key)
 	}
 	p.counts.Served.Add(1)
 	w.Header().Set(pathHeader, joinPath(p.hop, paths))
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.Itoa(endpoint.ResponseBytes))
-	_, _ = w.Write(filler(endpoint.ResponseBytes))
+	w.Header().Set("Content-Length", strconv.Itoa(work.endpoint.ResponseBytes))
+	_, _ = w.Write(filler(work.endpoint.ResponseBytes))
+}
+
+// lookUp returns the request's key, and whether the endpoint's cache has it.
+func (p *Pod) lookUp(work *Work, r *http.Request) (key string, hit bool) {
+	if work.cache == nil {
+		return "", false
+	}
+	key = r.PathValue(work.endpoint.Cache.Key)
+	if hit = work.Knows(key); hit {
+		p.counts.Hits.Add(1)
+	} else {
+		p.counts.Misses.Add(1)
+	}
+	return key, hit
+}
+
+// pause waits, or returns when the client goes away.
+func pause(ctx context.Context, length time.Duration) {
+	if length <= 0 {
+		return
+	}
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func (p *Pod) countRefusal(err error) {
@@ -112,11 +164,15 @@ func (p *Pod) fail(w http.ResponseWriter, status int, reason string, paths []str
 // Snapshot returns the counts as the health listener reports them.
 func (p *Pod) Snapshot() map[string]uint64 {
 	return map[string]uint64{
-		"served":        p.counts.Served.Load(),
-		"queue_full":    p.counts.QueueFull.Load(),
-		"queue_timeout": p.counts.QueueTimeout.Load(),
-		"cancelled":     p.counts.Cancelled.Load(),
-		"call_failed":   p.counts.CallFailed.Load(),
-		"no_endpoint":   p.counts.Unknown.Load(),
+		"served":         p.counts.Served.Load(),
+		"queue_full":     p.counts.QueueFull.Load(),
+		"queue_timeout":  p.counts.QueueTimeout.Load(),
+		"cancelled":      p.counts.Cancelled.Load(),
+		"call_failed":    p.counts.CallFailed.Load(),
+		"injected_error": p.counts.Injected.Load(),
+		"unavailable":    p.counts.Unavailable.Load(),
+		"no_endpoint":    p.counts.Unknown.Load(),
+		"cache_hits":     p.counts.Hits.Load(),
+		"cache_misses":   p.counts.Misses.Load(),
 	}
 }

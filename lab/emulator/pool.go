@@ -18,22 +18,22 @@ var (
 // Pool is a service's workers with a bounded first-in-first-out queue in front of them. It is an
 // M/M/c queue when arrivals are Poisson and holding times exponential.
 type Pool struct {
-	workers int
 	bound   int
 	timeout time.Duration
 
-	mu       sync.Mutex
-	busy     int
-	waiting  list.List // of chan time.Time, buffered: receives the start of service
-	busyTime time.Duration
-	since    time.Time // busyTime is complete up to here
-	taken    time.Time // time of the last TakeUtilisation
+	mu         sync.Mutex
+	workers    int
+	busy       int           // more than workers while those that Resize removed finish their requests
+	waiting    list.List     // of chan time.Time, buffered: receives the start of service
+	busyTime   time.Duration // since the last TakeUtilisation
+	busyEver   time.Duration // since the pool was made
+	workerTime time.Duration // the number of workers, integrated over time since the last TakeUtilisation
+	since      time.Time     // the times are complete up to here
 }
 
 // NewPool returns a pool of idle workers.
 func NewPool(workers, bound int, timeout time.Duration) *Pool {
-	now := time.Now()
-	return &Pool{workers: workers, bound: bound, timeout: timeout, since: now, taken: now}
+	return &Pool{workers: workers, bound: bound, timeout: timeout, since: time.Now()}
 }
 
 // Acquire waits for a worker and returns the instant from which it is held. That instant may be
@@ -88,32 +88,64 @@ func (p *Pool) Release(end time.Time) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.account(now)
-	if first := p.waiting.Front(); first != nil {
+	if first := p.waiting.Front(); first != nil && p.busy <= p.workers {
 		p.waiting.Remove(first).(chan time.Time) <- end
 		return
 	}
 	p.busy--
-	p.busyTime -= max(0, now.Sub(end)) // the worker has been idle since then
+	idle := max(0, now.Sub(end)) // the worker has been idle since then
+	p.busyTime -= idle
+	p.busyEver -= idle
 }
 
-// account adds the busy time of the workers up to `now`.
+// Resize changes the number of workers. New workers take waiting requests at once. A worker that is
+// removed finishes the request that it serves.
+func (p *Pool) Resize(workers int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.account(now)
+	p.workers = workers
+	for p.busy < p.workers && p.waiting.Len() > 0 {
+		p.busy++
+		p.waiting.Remove(p.waiting.Front()).(chan time.Time) <- now
+	}
+}
+
+// account adds the busy time of the workers, and their time, up to `now`.
 func (p *Pool) account(now time.Time) {
-	p.busyTime += time.Duration(p.busy) * now.Sub(p.since)
+	busy := time.Duration(p.busy) * now.Sub(p.since)
+	p.busyTime += busy
+	p.busyEver += busy
+	p.workerTime += time.Duration(p.workers) * now.Sub(p.since)
 	p.since = now
+}
+
+// BusyTime returns for how long all workers together have been busy since the pool was made.
+func (p *Pool) BusyTime() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account(time.Now())
+	return p.busyEver
+}
+
+// Workers returns the number of workers.
+func (p *Pool) Workers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers
 }
 
 // TakeUtilisation returns the busy share of the pool, 0..1, since the previous call.
 func (p *Pool) TakeUtilisation() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	p.account(now)
-	interval := now.Sub(p.taken)
-	if interval <= 0 {
+	p.account(time.Now())
+	if p.workerTime <= 0 {
 		return 0
 	}
-	share := float64(p.busyTime) / (float64(interval) * float64(p.workers))
-	p.busyTime, p.taken = 0, now
+	share := float64(p.busyTime) / float64(p.workerTime)
+	p.busyTime, p.workerTime = 0, 0
 	return min(1, max(0, share))
 }
 

@@ -138,6 +138,90 @@ func TestLateTimersCostNoCapacity(t *testing.T) {
 	})
 }
 
+// TestResize checks that new workers take waiting requests at once, that removed workers finish their
+// request, and that the utilisation counts the workers that were there.
+func TestResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := NewPool(1, 100, time.Minute)
+		var mu sync.Mutex
+		var ends []time.Duration
+		began := time.Now()
+		var group sync.WaitGroup
+		for range 6 {
+			group.Go(func() {
+				if _, err := work(pool, time.Second); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, time.Since(began))
+			})
+		}
+		synctest.Wait()
+		time.Sleep(500 * time.Millisecond)
+		pool.Resize(4) // 0.5 s: three more begin
+		synctest.Wait()
+		if busy, waiting := pool.occupancy(); busy != 4 || waiting != 2 {
+			t.Errorf("%d busy, %d waiting after growing; want 4 and 2", busy, waiting)
+		}
+		pool.Resize(1) // the three that just began go on; at 1 s the first one's worker is gone
+		time.Sleep(750 * time.Millisecond)
+		if busy, waiting := pool.occupancy(); busy != 3 || waiting != 2 {
+			t.Errorf("%d busy, %d waiting after shrinking; want 3 and 2", busy, waiting)
+		}
+		group.Wait()
+		want := []time.Duration{1000, 1500, 1500, 1500, 2500, 3500}
+		for i, end := range ends {
+			if end != want[i]*time.Millisecond {
+				t.Fatalf("ends %v; want %v ms", ends, want)
+			}
+		}
+		pool.TakeUtilisation()
+		pool.Resize(4)
+		go func() { _, _ = work(pool, time.Second) }()
+		time.Sleep(2 * time.Second)
+		pool.Resize(1)
+		time.Sleep(2 * time.Second)
+		if got := pool.TakeUtilisation(); math.Abs(got-0.1) > 1e-9 { // 1 s of 4 x 2 s + 1 x 2 s
+			t.Errorf("utilisation %v, want 0.1", got)
+		}
+	})
+}
+
+// TestResizeServesEveryRequest checks, for random sizes at random times, that every request is served,
+// never by more workers than there have been, and that no worker stays idle while requests wait.
+func TestResizeServesEveryRequest(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			pool := NewPool(1+rng.IntN(4), 1000, time.Hour)
+			var group sync.WaitGroup
+			for range 200 {
+				service := time.Duration(1+rng.IntN(100)) * time.Millisecond
+				group.Go(func() {
+					if _, err := work(pool, service); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(time.Duration(rng.IntN(15)) * time.Millisecond)
+				if rng.IntN(5) == 0 {
+					pool.Resize(1 + rng.IntN(8))
+				}
+				synctest.Wait()
+				pool.mu.Lock()
+				if pool.busy > 8 || (pool.busy < pool.workers && pool.waiting.Len() > 0) {
+					t.Errorf("seed %d: %d of %d workers busy, %d wait", seed, pool.busy, pool.workers, pool.waiting.Len())
+				}
+				pool.mu.Unlock()
+			}
+			group.Wait()
+			if busy, waiting := pool.occupancy(); busy != 0 || waiting != 0 {
+				t.Errorf("seed %d: %d busy and %d waiting at the end", seed, busy, waiting)
+			}
+		})
+	}
+}
+
 // TestMatchesErlangC checks that Poisson arrivals and exponential holding times yield the mean time
 // in the system (Erlang C) and the utilisation of an M/M/c queue. The seed is fixed and time is
 // virtual, so the test is deterministic.

@@ -28,6 +28,9 @@ func NewChance(seed uint64) *Chance {
 
 // Happens returns true with the given probability.
 func (c *Chance) Happens(probability float64) bool {
+	if probability <= 0 {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rng.Float64() < probability
@@ -47,5 +50,14 @@ func (c *Chance) Draw(s ServiceTime) time.Duration {
 		variance := math.Log1p(s.CV * s.CV)
 		factor = math.Exp(c.rng.NormFloat64()*math.Sqrt(variance) - variance/2)
 	}
-	return time.Duration(factor * s.MeanMs * float64(time.Millisecond))
+	return milliseconds(factor * s.MeanMs)
+}
+
+// milliseconds returns a duration, at most some decades, so that sums of durations never overflow.
+func milliseconds(ms float64) time.Duration {
+	const longest = time.Duration(math.MaxInt64 / 8)
+	if nanoseconds := ms * float64(time.Millisecond); nanoseconds < float64(longest) {
+		return time.Duration(nanoseconds)
+	}
+	return longest
 }

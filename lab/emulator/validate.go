@@ -47,6 +47,7 @@ func (a Application) problems() []string {
 	for _, name := range names {
 		muxes[name] = a.checkService(&r, name)
 	}
+	a.checkKeys(&r)
 	graph := map[string][]string{}
 	for _, name := range names {
 		for i, endpoint := range a.Services[name].Endpoints {
@@ -86,6 +87,7 @@ func (a Application) checkService(r *report, name string) *http.ServeMux {
 		}
 		checkServiceTime(r, endpointKey+".service_time", endpoint.ServiceTime)
 		r.atLeast(endpointKey+".response_bytes", float64(endpoint.ResponseBytes), 0)
+		checkBehaviour(r, endpointKey, service, i)
 	}
 	return mux
 }

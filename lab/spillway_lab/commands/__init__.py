@@ -2,9 +2,39 @@
 
 from spillway_runtime import command_line
 
-from spillway_lab.commands import accuracy, certificates, demo, load, render, replay, sql, stack, wan
+from spillway_lab.commands import (
+    accuracy,
+    certificates,
+    demo,
+    experiments,
+    footprint,
+    lab,
+    load,
+    render,
+    replay,
+    report,
+    simulate,
+    sql,
+    stack,
+    wan,
+)
 
-_MODULES = (accuracy, demo, replay, sql, stack, render, certificates, wan, load)
+_MODULES = (
+    accuracy,
+    demo,
+    footprint,
+    lab,
+    replay,
+    experiments,
+    report,
+    simulate,
+    sql,
+    stack,
+    render,
+    certificates,
+    wan,
+    load,
+)
 cli = command_line.Group(
     help="The lab: emulated clusters and load.", commands=[module.command for module in _MODULES]
 )

@@ -1,4 +1,4 @@
-"""The command `demo`: compares a scenario's policies under one load and explains the winner."""
+"""The command `demo`: runs a scenario live, as `lab` does, in a run folder of its own."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 from spillway_runtime import command_line
 
 from spillway_lab.commands import options
-from spillway_lab.experiments import demo
+from spillway_lab.experiments import lab
 from spillway_lab.scenario import scenario
 
 
@@ -18,5 +18,4 @@ def command(file: Path, name: str) -> None:
 
     It prints what the clients saw, and why.
     """
-    loaded = scenario.load(file)
-    demo.run(loaded, name, list(loaded.document.policies))
+    lab.run(scenario.load(file), name)

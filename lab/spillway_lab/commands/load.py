@@ -31,13 +31,13 @@ def command(file: Path, port_base: int, vegeta: str, seconds: int | None) -> Non
 
     It prints what the clients saw.
     """
-    loaded = scenario.load(file)
+    loaded = scenario.load(file).live()
     layout, measure = pods.plan(loaded, port_base), loaded.document.load.measure
     warm_up = 0 if seconds else measure.warm_up_seconds
-    length_s = seconds or measure.warm_up_seconds + measure.measured_seconds
+    length_s = seconds or measure.warm_up_seconds + measure.seconds
     attacks = [
         load.Attack(cluster, targets.targets(loaded, layout, cluster), rate, length_s)
-        for cluster, rate in measure.rps.items()
+        for cluster, rate in measure.first_rps.items()
     ]
     with tempfile.TemporaryDirectory() as folder:
         generator = load.Generator(Path(folder), vegeta)

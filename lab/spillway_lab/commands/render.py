@@ -50,7 +50,7 @@ def command(
     supervisor's processes.
     """
     settings = read(RenderSettings, **given)
-    loaded = scenario.load(file)
+    loaded = scenario.load(file).live()
     around = surroundings(settings, out, tls, NETWORKS[network])
     rendered = render(loaded, port_base, around)
     Keystore(around.tls_folder()).issue(identities(loaded, port_base, around))

@@ -25,4 +25,4 @@ def command(plan: Path, toxiproxy: str, once: bool) -> None:
         print(f"{wan.apply()} changes")
     else:
         logs.start({"httpx": logging.WARNING})  # it logs every request
-        serve(Keeper(wan), read(WanSettings).health_listen)
+        serve(Keeper(wan, plan), read(WanSettings).health_listen)

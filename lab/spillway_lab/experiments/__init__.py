@@ -1,4 +1,4 @@
-"""Experiments with figures as results: the demo, learned models against known queues, and replays.
+"""Experiments with figures as results: scenarios, learned models against known queues, replays.
 
 Each experiment ends with a report.
 """

@@ -6,11 +6,13 @@ and call_ratios are then compared with the expected values. truth.py computes th
 
 import json
 import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 
 from clickhouse_driver import Client
 
-from spillway_lab.experiments import demo, truth
+from spillway_lab.experiments import arrivals, profiling, truth
+from spillway_lab.experiments.arrivals import Arrival
 from spillway_lab.experiments.truth import Known, Learned
 from spillway_lab.report import tables
 from spillway_lab.report.progress import Progress
@@ -28,6 +30,7 @@ _CAPACITIES = """SELECT service, argMax(capacity_rps, measured_at), argMax(sourc
 _RATIOS = """SELECT source_class, class, sum(calls_per_request * samples) / sum(samples) FROM call_ratios
     WHERE samples > 0 GROUP BY source_class, class"""
 
+_ARRIVALS = "SELECT service, toUnixTimestamp64Micro(started_at) / 1e6, class FROM calls FINAL"
 _CALM = """SELECT avg(exclusive_us) / 1000 FROM calls FINAL WHERE class = %(class)s AND NOT failed
     GROUP BY intDiv(toUnixTimestamp(started_at), 10) HAVING count() >= 10"""
 
@@ -65,8 +68,12 @@ def run(scenario: Scenario, name: str) -> list[Row]:
     with stack.running(prepared):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")
-        demo.profile(prepared, Control(prepared), progress)
-        learned = _learned(Client.from_url(prepared.clickhouse_url()), time.time(), known.calm, progress)
+        steps = profiling.profile(prepared, Control(prepared), progress)
+        client = Client.from_url(prepared.clickhouse_url())
+        learned = _learned(client, time.time(), known.calm, progress)
+        seen = _arrivals(client)
+    [cluster] = scenario.clusters
+    known = arrivals.given(known, scenario.application_of(cluster), seen, steps)
     rows = compare(known, learned)
     print(report(rows, known, learned), flush=True)
     if reason := known.disturbance(learned):
@@ -95,6 +102,13 @@ def _learned(client: Client, ended: float, calm: str, progress: Progress) -> Lea
             )
         time.sleep(1)
     raise LabError(f"no curve was fitted later than {_SETTLE_S:.0f} s after the load within {_LEARN_S:.0f} s")
+
+
+def _arrivals(client: Client) -> dict[str, list[Arrival]]:
+    found: dict[str, list[Arrival]] = defaultdict(list)
+    for service, at, class_id in client.execute(_ARRIVALS):
+        found[service].append((at, class_id))
+    return found
 
 
 def compare(known: Known, learned: Learned) -> list[Row]:
@@ -150,7 +164,7 @@ def report(rows: list[Row], known: Known, learned: Learned) -> str:
     text = tables.text(["what", "of", "true", "learned", "error", "how"], shown)
     overhead = known.overhead_ms(learned)
     return (
-        "\nTrue: workers / service time, and the application's queues simulated at the same loads.\n"
+        "\nTrue: workers / service time, and the application's queues simulated with the recorded arrivals.\n"
         f"Latencies are in ms and hold {overhead:.1f} ms that proxies and machine add, as seen where nobody ever\n"
         f"waits ({known.calm}).\n\n{text}\n\n"
         + json.dumps(

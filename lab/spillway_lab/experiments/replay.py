@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import subprocess
 import time
 from collections.abc import Mapping
@@ -23,7 +24,6 @@ from spillway_lab.stack import stack
 from spillway_lab.stack.stack import ROOT, Stack
 
 SQL = ROOT / "docs/sql"
-_JOBS = ["streams-admit", "streams-exclusive", "streams-classify", "streams-curves", "streams-graph"]
 _START_S, _DRAIN_S, _SETTLED_S = 180.0, 180.0, 12.0
 
 
@@ -102,7 +102,7 @@ def run(setting: Setting, files: list[Recording], name: str) -> None:
     progress = Progress()
     cluster = setting.recorded_cluster
     prepared = stack.prepare_bare([cluster], name, policy="local")
-    with stack.running(prepared, [*_JOBS, f"collector-{cluster}"]):
+    with stack.running(prepared, [*stack.STREAMS[stack.streams()], f"collector-{cluster}"]):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end("collector, Kafka and streams are ready")
         _send(prepared, files, cluster)
@@ -268,7 +268,14 @@ def _model(client: Client, setting: Setting, rps: Mapping[str, float]) -> dict:
 
 
 def _newest(client: Client, table: str, key: str, at: str) -> list[dict]:
+    """Returns the newest row of each `key`. NaN, which is unknown and not in JSON, becomes None."""
     rows, columns = client.execute(
         f"SELECT * FROM {table} ORDER BY {at} DESC LIMIT 1 BY {key}", with_column_types=True
     )
-    return [dict(zip((name for name, _ in columns), row, strict=True)) for row in rows]
+    return [
+        {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for (name, _), value in zip(columns, row, strict=True)
+        }
+        for row in rows
+    ]

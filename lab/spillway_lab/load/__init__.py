@@ -1,4 +1,4 @@
-"""Open-loop load, and what the client measured of each request.
+"""Open-loop load, what the client measured of each request, and what processes used meanwhile.
 
 Scenarios set the amount of load. This package only sends requests and counts the answers.
 """

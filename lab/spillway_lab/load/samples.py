@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -22,6 +22,7 @@ class Samples:
     code: np.ndarray  # int, HTTP status; 0: no answer
     remote: np.ndarray  # int, LOCAL, REMOTE or UNKNOWN
     reason: np.ndarray  # str, why a request failed; empty if it succeeded
+    kind: np.ndarray  # int, index into the scenario's requests
 
     @property
     def ok(self) -> np.ndarray:
@@ -53,8 +54,13 @@ class Summary:
     reasons: dict[str, int]
 
 
-def parse(lines: Iterable[str | bytes], cluster: str) -> Samples:
-    """Parses vegeta's JSON lines of an attack that entered at `cluster`."""
+def parse(
+    lines: Iterable[str | bytes], cluster: str, kind: Callable[[str, str], int] = lambda *_: 0
+) -> Samples:
+    """Parses vegeta's JSON lines of an attack that entered at `cluster`.
+
+    `kind` returns which of the scenario's requests has a method and a URL.
+    """
     rows = []
     for line in lines:
         row = json.loads(line)
@@ -66,15 +72,17 @@ def parse(lines: Iterable[str | bytes], cluster: str) -> Samples:
                 code,
                 way(_first(headers, _PATH_HEADER), cluster),
                 "" if 200 <= code < 400 else _reason(headers, code, row["error"]),
+                kind(row.get("method", ""), row.get("url", "")),
             )
         )
-    at, latency, codes, ways, reasons = zip(*rows, strict=True) if rows else ((),) * 5
+    at, latency, codes, ways, reasons, kinds = zip(*rows, strict=True) if rows else ((),) * 6
     return Samples(
         np.array(at, float),
         np.array(latency, float),
         np.array(codes, int),
         np.array(ways, int),
         np.array(reasons, str),
+        np.array(kinds, int),
     )
 
 
@@ -82,7 +90,15 @@ def without_warm_up(samples: Samples, seconds: float) -> Samples:
     """Returns the requests that were sent at least `seconds` after the first one."""
     if not len(samples):
         return samples
-    kept = samples.at_s >= samples.at_s.min() + seconds
+    return _where(samples, samples.at_s >= samples.at_s.min() + seconds)
+
+
+def between(samples: Samples, begin_s: float, end_s: float) -> Samples:
+    """Returns the requests sent at or after `begin_s`, and before `end_s`, in Unix time."""
+    return _where(samples, (samples.at_s >= begin_s) & (samples.at_s < end_s))
+
+
+def _where(samples: Samples, kept: np.ndarray) -> Samples:
     return Samples(*(getattr(samples, column.name)[kept] for column in fields(samples)))
 
 

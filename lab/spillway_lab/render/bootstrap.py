@@ -4,32 +4,59 @@ envoy/<pod>.yaml               bootstrap
 envoy/<pod>/inbound.yaml       source of the inbound listener's routes
 envoy/<pod>/certificate.yaml   SDS: paths of the pod's certificate and key
 envoy/<pod>/trust.yaml         SDS: path of the authorities that the pod trusts
+envoy/<pod>/outbound.yaml      source of the outbound listener's routes, where `outbound` makes it
+envoy/<pod>/endpoints.yaml     endpoints of the Envoy clusters of `load_aware`, where there are any
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from string import Template
+from types import MappingProxyType
+
+import yaml
 
 from spillway_lab.keys import certificates
-from spillway_lab.render import templates
+from spillway_lab.render import load_aware, outbound, templates
+from spillway_lab.render.load_aware import Place
 from spillway_lab.render.pods import Pod
 from spillway_lab.render.surroundings import Surroundings, each, split
 
+NOTHING: Mapping[str, Sequence[Place]] = MappingProxyType({})
 
-def files(pod: Pod, xds: str, otlp: str, around: Surroundings) -> dict[str, str]:
+
+def files(
+    pod: Pod, xds: str, otlp: str, around: Surroundings, called: Mapping[str, Sequence[Place]] = NOTHING
+) -> dict[str, str]:
     """Returns file name -> content for one pod.
 
     `xds` is the host:port of the pod's relays, several joined by +. `otlp` is the host:port of its
-    collector. Raises InvalidInput for a placeholder that has no value.
+    collector. `called` are the services for which the pod's Envoy can balance by itself. Raises
+    InvalidInput for a placeholder that has no value.
     """
     values = _values(pod, xds, otlp, around)
     beside = (templates.INBOUND, templates.CERTIFICATE, templates.TRUST)
     targets = {templates.POD: f"envoy/{pod.name}.yaml"} | {
         name: f"envoy/{pod.name}/{PurePosixPath(name).name}" for name in beside
     }
-    return {
+    filled = {
         target: templates.fill(name, Template(around.templates[name]), values)
         for name, target in targets.items()
     }
+    return filled | _own_balancing(pod, filled, called, values["SPILLWAY_SDS_DIR"]) if called else filled
+
+
+def _own_balancing(
+    pod: Pod, filled: dict[str, str], called: Mapping[str, Sequence[Place]], folder: str
+) -> dict[str, str]:
+    """The files of an Envoy that can balance by itself. The relay's routes are in force first."""
+    clusters = [load_aware.cluster(service, places, folder) for service, places in called.items()]
+    name = f"envoy/{pod.name}.yaml"
+    documents = {
+        name: outbound.bootstrap(yaml.safe_load(filled[name]), clusters, folder),
+        f"envoy/{pod.name}/{outbound.FILE}": outbound.by_relay(),
+        f"envoy/{pod.name}/{load_aware.ENDPOINTS_FILE}": load_aware.assignments(called, pod.cluster),
+    }
+    return {name: yaml.safe_dump(document, sort_keys=False) for name, document in documents.items()}
 
 
 def _values(pod: Pod, xds: str, otlp: str, around: Surroundings) -> dict[str, str]:

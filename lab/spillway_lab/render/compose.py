@@ -45,8 +45,8 @@ def _process(name: str, command: list[str], around: Surroundings, port: int, pat
         "command": _escape("exec " + shlex.join(command)),
         "readiness_probe": {
             "http_get": {"host": HOST, "port": str(port), "path": path},
-            "period_seconds": 1,
-            "failure_threshold": 60,
+            "period_seconds": 3,
+            "failure_threshold": 20,
         },
         # Only a configuration error (exit code 64) would repeat. The delay keeps such a process
         # from restarting in a tight loop.

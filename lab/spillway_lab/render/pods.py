@@ -93,17 +93,36 @@ class Plan:
         return [pod.inbound_port for pod in self.pods if (pod.service, pod.cluster) == (service, cluster)]
 
 
+def placed(scenario: Scenario) -> dict[tuple[str, str], int]:
+    """Returns the number of pods by (service, cluster), as placed. Events may change it."""
+    return {
+        (service, cluster): placement.pods
+        for service, placements in scenario.document.placement.items()
+        for cluster, placement in placements.items()
+    }
+
+
+def most(scenario: Scenario) -> dict[tuple[str, str], int]:
+    """Returns the largest number of pods by (service, cluster) that there ever are."""
+    found = placed(scenario)
+    for event in scenario.document.events:
+        if change := event.replicas:
+            place = (change.service, change.cluster)
+            found[place] = max(found[place], change.pods)
+    return found
+
+
 def plan(scenario: Scenario, port_base: int) -> Plan:
-    """Assigns ports to a scenario's pods and WAN proxies.
+    """Assigns ports to a scenario's pods and WAN proxies, also to pods that an event adds.
 
     Each port is port_base plus a fixed offset, so the same scenario and base give the same ports.
     Raises InvalidInput when the ports do not fit between 1024 and 65535.
     """
     pods: list[Pod] = []
-    edges = {request.service for request in scenario.document.requests}
+    edges, numbers = {request.service for request in scenario.document.requests}, most(scenario)
     for cluster in scenario.clusters:
-        for service, placements in scenario.document.placement.items():
-            for index in range(placements[cluster].pods if cluster in placements else 0):
+        for service in scenario.document.placement:
+            for index in range(numbers.get((service, cluster), 0)):
                 first = port_base + _FIRST_POD + _PER_POD * len(pods)
                 pods.append(
                     Pod(

@@ -14,6 +14,7 @@ Certificates are not among these files. `identities` returns those that the run 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import yaml
@@ -23,9 +24,9 @@ from spillway_contracts import topology as topologies
 
 from spillway_lab.keys import certificates, keystore
 from spillway_lab.keys.certificates import Identity
-from spillway_lab.render import bootstrap, bus
+from spillway_lab.render import bootstrap, bus, load_aware
 from spillway_lab.render.compose import compose
-from spillway_lab.render.pods import LOCAL, Network, Plan, Pod, plan
+from spillway_lab.render.pods import LOCAL, Network, Plan, Pod, placed, plan
 from spillway_lab.render.surroundings import Surroundings, each, split
 from spillway_lab.scenario import application as applications
 from spillway_lab.scenario.errors import InvalidInput
@@ -37,8 +38,9 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
     _check_addresses(scenario, around)
     layout = plan(scenario, port_base)
     files = {"topology.yaml": _yaml(topology(scenario))}
+    used = {c: endpoints(layout, c, around.network, placed(scenario)) for c in scenario.clusters}
     for cluster in scenario.clusters:
-        files[f"endpoints-{cluster}.yaml"] = _yaml(endpoints(layout, cluster, around.network))
+        files[f"endpoints-{cluster}.yaml"] = _yaml(used[cluster])
         files[f"application-{cluster}.yaml"] = applications.to_yaml(scenario.application_of(cluster))
     files["toxiproxy.json"] = _json(proxies(layout, around.network))
     files["wan.json"] = _json(wan(layout, around.network))
@@ -48,7 +50,8 @@ def render(scenario: Scenario, port_base: int, around: Surroundings) -> dict[str
     )
     for pod in layout.pods:
         index = scenario.clusters.index(pod.cluster)
-        files |= bootstrap.files(pod, around.xds[index], around.otlp[index], around)
+        called = called_places(scenario, pod, used[pod.cluster])
+        files |= bootstrap.files(pod, around.xds[index], around.otlp[index], around, called)
     files |= bus.configuration(scenario.clusters, around.templates)
     files["lab.process-compose.yaml"] = _yaml(compose(layout, environments, around))
     return files
@@ -90,24 +93,56 @@ def topology(scenario: Scenario) -> dict:
     return document
 
 
-def endpoints(layout: Plan, cluster: str, network: Network = LOCAL) -> dict:
+def endpoints(
+    layout: Plan,
+    cluster: str,
+    network: Network = LOCAL,
+    active: Mapping[tuple[str, str], int] | None = None,
+) -> dict:
     """Returns spillway.v1.Endpoints as seen from one cluster.
 
     Its own pods are reached directly, pods of other clusters over the WAN. Clusters without a link
-    from this one are left out.
+    from this one are left out. `active` is the number of pods in use by (service, cluster); None:
+    all.
     """
+
+    def used(pod: Pod) -> bool:
+        return active is None or pod.index < active[pod.service, pod.cluster]
+
     services: dict[tuple[str, str], list[str]] = {}
     for pod in layout.pods:
-        if pod.cluster == cluster:
+        if pod.cluster == cluster and used(pod):
             services.setdefault((pod.service, pod.cluster), []).append(
                 f"{network.envoy(pod)}:{pod.inbound_port}"
             )
     for proxy in layout.wan:
-        if proxy.source_cluster == cluster:
+        if proxy.source_cluster == cluster and used(proxy.pod):
             key = (proxy.pod.service, proxy.destination_cluster)
             services.setdefault(key, []).append(f"{network.toxiproxy()}:{proxy.listen_port}")
     rows = [{"service": s, "cluster": c, "addresses": addresses} for (s, c), addresses in services.items()]
     return {"cluster": cluster, "services": rows}
+
+
+def called_places(scenario: Scenario, pod: Pod, document: dict) -> dict[str, list[load_aware.Place]]:
+    """Returns the services that a pod calls, with their places; none without `envoy-load-aware`.
+
+    `document` are the endpoints as seen from the pod's cluster.
+    """
+    if load_aware.NAME not in scenario.document.policies:
+        return {}
+    rtt_ms = {
+        link.destination_cluster: link.rtt_ms
+        for link in scenario.links()
+        if link.source_cluster == pod.cluster
+    }
+    called = load_aware.called_by(scenario.application, pod.service)
+    places: dict[str, list[load_aware.Place]] = {}
+    for row in document["services"]:
+        if row["service"] in called:
+            addresses = tuple((host, int(port)) for host, port in map(split, row["addresses"]))
+            place = load_aware.Place(row["cluster"], addresses, rtt_ms.get(row["cluster"], 0.0))
+            places.setdefault(row["service"], []).append(place)
+    return places
 
 
 def proxies(layout: Plan, network: Network = LOCAL) -> list[dict]:
@@ -152,7 +187,15 @@ def environment(scenario: Scenario, pod: Pod, around: Surroundings) -> dict[str,
         "SPILLWAY_HEALTH_LISTEN": f"{around.network.listen}:{pod.health_port}",
         "LAB_APPLICATION": str(around.out / f"application-{pod.cluster}.yaml"),
         "LAB_LISTEN": f"{around.network.listen}:{pod.app_port}",
+        **_load_reports(scenario),
     }
+
+
+def _load_reports(scenario: Scenario) -> dict[str, str]:
+    """Pods report their load where a policy of the scenario reads it."""
+    if load_aware.NAME not in scenario.document.policies:
+        return {}
+    return {"LAB_LOAD_REPORT_WINDOW_MS": f"{load_aware.REPORT_WINDOW_MS:g}"}
 
 
 def _check_addresses(scenario: Scenario, around: Surroundings) -> None:

@@ -5,9 +5,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from spillway_lab.load.machine import Busyness
 from spillway_lab.load.samples import Samples, Summary, summarise
 
 
@@ -60,10 +62,13 @@ def _number(value: float, spec: str) -> str:
     return "-" if math.isnan(value) else format(value, spec)
 
 
-def policies_json(results: Mapping[str, Result]) -> str:
+def policies_json(
+    results: Mapping[str, Result], machine: Busyness | None = None, disturbed: bool = False
+) -> str:
     """Returns the JSON object that the demo prints as its last line.
 
-    A latency is null, never a number, when no request succeeded.
+    A latency is null, never a number, when no request succeeded. So is what is not known of the
+    machine.
     """
     keys = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "failed_share", "remote_share")
     policies = {}
@@ -73,7 +78,12 @@ def policies_json(results: Mapping[str, Result]) -> str:
         policies[policy] = {
             key: None if math.isnan(value) else _rounded(value) for key, value in values.items()
         }
-    return json.dumps({"policies": policies})
+    document: dict[str, Any] = {"policies": policies}
+    if machine is not None:
+        busy = {"utilisation": machine.utilisation, "pressure": machine.pressure}
+        document["machine"] = {key: None if x is None else round(x, 3) for key, x in busy.items()}
+        document["disturbed"] = disturbed
+    return json.dumps(document)
 
 
 def _rounded(value: float) -> float:

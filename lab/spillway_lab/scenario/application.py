@@ -3,27 +3,21 @@
 The emulator checks the same file when it starts, including path matching and call cycles.
 """
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from spillway_lab.scenario.base import Model, Positive
+from spillway_lab.scenario.behaviour import Cache, Contention, Keys, ServiceTime, Share
 from spillway_lab.scenario.errors import InvalidInput, from_validation
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+__all__ = ["Application", "Endpoint", "Model", "Override", "Positive", "Service", "ServiceTime"]
 
-
-class Model(BaseModel):
-    """Base model: instances are frozen and unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ServiceTime(Model):
-    distribution: Literal["exponential", "lognormal", "constant"]
-    mean_ms: Positive
-    cv: Positive | None = None
+_VARIABLE = re.compile(r"\{([^}]+)\}")
 
 
 class Call(Model):
@@ -42,6 +36,17 @@ class Endpoint(Model):
     service_time: ServiceTime
     response_bytes: Annotated[int, Field(ge=0)]
     calls: list[list[Call]] = Field(default_factory=list)
+    error_rate: Share = 0.0  # probability that a request fails after its service time
+    cache: Cache | None = None
+    contention: list[Contention] = Field(default_factory=list)
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of the variables of the path, in order."""
+        return _VARIABLE.findall(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class Service(Model):
@@ -55,6 +60,8 @@ class Service(Model):
 class Application(Model):
     call_timeout_ms: Positive
     services: Annotated[dict[str, Service], Field(min_length=1)]
+    # keys that users ask for, by path variable
+    keys: dict[str, Keys] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _calls_lead_somewhere(self) -> "Application":
@@ -66,6 +73,38 @@ class Application(Model):
                         key = f"services.{name}.endpoints[{i}].calls"
                         raise ValueError(f"{key}: unknown service {call.service!r}; services: {allowed}")
         return self
+
+    @model_validator(mode="after")
+    def _behaviour_fits_the_endpoints(self) -> "Application":
+        if problems := [*_behaviour_problems(self), *_key_problems(self)]:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def _behaviour_problems(application: Application) -> Iterator[str]:
+    for name, service in application.services.items():
+        for i, endpoint in enumerate(service.endpoints):
+            key = f"services.{name}.endpoints[{i}]"
+            if endpoint.cache and endpoint.cache.key not in endpoint.variables:
+                allowed = f'a variable of the path "{endpoint.path}"'
+                yield f'{key}.cache.key: "{endpoint.cache.key}"; allowed: {allowed}'
+            others = [str(other) for other in service.endpoints if other is not endpoint]
+            listed = [rival.endpoint for rival in endpoint.contention]
+            for j, rival in enumerate(listed):
+                if rival not in others:
+                    allowed = ", ".join(others) or "none; the service has one endpoint"
+                    yield f'{key}.contention[{j}]: "{rival}"; allowed: {allowed}'
+                elif rival in listed[:j]:
+                    yield f'{key}.contention[{j}]: "{rival}" is listed twice; allowed: each once'
+
+
+def _key_problems(application: Application) -> Iterator[str]:
+    endpoints = [endpoint for service in application.services.values() for endpoint in service.endpoints]
+    variables = sorted({variable for endpoint in endpoints for variable in endpoint.variables})
+    for variable in application.keys:
+        if variable not in variables:
+            allowed = ", ".join(variables) or "none; no path has a variable"
+            yield f"keys.{variable}: no path has this variable; allowed: {allowed}"
 
 
 class Override(Model):
@@ -90,7 +129,7 @@ def parse(source: Path, document: object) -> Application:
 def read_yaml(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InvalidInput([f"{path}: cannot be read: {error}"]) from error
 
 
@@ -106,10 +145,14 @@ def overridden(application: Application, overrides: dict[str, Override]) -> Appl
 
 
 def _slowed(endpoint: Endpoint, speed: float) -> Endpoint:
-    mean_ms = endpoint.service_time.mean_ms / speed
-    return endpoint.model_copy(
-        update={"service_time": endpoint.service_time.model_copy(update={"mean_ms": mean_ms})}
-    )
+    changed: dict[str, object] = {"service_time": _divided(endpoint.service_time, speed)}
+    if endpoint.cache and endpoint.cache.hit:
+        changed["cache"] = endpoint.cache.model_copy(update={"hit": _divided(endpoint.cache.hit, speed)})
+    return endpoint.model_copy(update=changed)
+
+
+def _divided(time: ServiceTime, speed: float) -> ServiceTime:
+    return time.model_copy(update={"mean_ms": time.mean_ms / speed})
 
 
 def to_yaml(application: Application) -> str:

@@ -34,7 +34,7 @@ def from_validation(source: Path | str, error: ValidationError) -> InvalidInput:
 
 def _problem(item: ErrorDetails) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "(document)"
-    if item["type"] == "extra_forbidden":
+    if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{key}: unknown key; got {item['input']!r}"
     message = item["msg"].removeprefix("Value error, ")
     # messages of our own validators already name the key and the value

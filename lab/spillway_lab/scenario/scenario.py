@@ -1,77 +1,46 @@
-"""Scenario YAML: clusters, links, placement, load and policies around one application."""
+"""Scenario YAML: clusters, network, placement, load, events and policies around one application.
+
+The keys are described in lab/SCENARIOS.md.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from spillway_contracts import ContractError, traffic_class
 
 from spillway_lab.scenario import application as applications
-from spillway_lab.scenario.application import Application, Model, Override, Positive
+from spillway_lab.scenario import events as happenings
+from spillway_lab.scenario import places
+from spillway_lab.scenario.application import Application, Model
 from spillway_lab.scenario.errors import InvalidInput, from_validation
+from spillway_lab.scenario.events import Event
+from spillway_lab.scenario.loads import Load, Rates
+from spillway_lab.scenario.places import Cluster, Link, Matrix, NotNegative, Placement, Request
+from spillway_lab.scenario.stretch import stretched
+from spillway_lab.scenario.variants import Policy
 
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Policy = Literal["local", "failover", "waterfall", "spillway"]
-
-
-class Cluster(Model):
-    region: str
-    # settings of services that differ in this cluster
-    services: dict[str, Override] = Field(default_factory=dict)
-
-
-class Link(Model):
-    source_cluster: str
-    destination_cluster: str
-    both_ways: bool = False
-    rtt_ms: NotNegative
-    egress_usd_per_gb: NotNegative
-
-
-class Placement(Model):
-    pods: Annotated[int, Field(ge=1)] = 1
-    # threshold of the Waterfall policy, for all the cluster's pods together
-    threshold_rps: NotNegative = 0
-
-
-class Request(Model):
-    """One kind of request that users send, and its share of all requests."""
-
-    service: str
-    method: str
-    path: str
-    request_bytes: Annotated[int, Field(ge=0)] = 0
-    share: Positive = 1.0
-
-
-class Step(Model):
-    seconds: Annotated[int, Field(ge=1)]
-    rps: dict[str, NotNegative]
-
-
-class Measure(Model):
-    warm_up_seconds: Annotated[int, Field(ge=0)]
-    measured_seconds: Annotated[int, Field(ge=1)]
-    rps: dict[str, NotNegative]
-
-
-class Load(Model):
-    profile: list[Step] = Field(default_factory=list)
-    measure: Measure
+__all__ = ["Cluster", "Document", "Link", "NotNegative", "Request", "Scenario", "load"]
 
 
 class Document(Model):
     """The content of a scenario file."""
 
     application: Path  # relative to the scenario file
+    question: str = ""  # what the scenario answers, for reports
     clusters: Annotated[dict[str, Cluster], Field(min_length=1)]
     links: list[Link] = Field(default_factory=list)
+    rtt_ms: Matrix = Field(default_factory=dict)  # beside links, for more than two clusters
+    egress_usd_per_gb: NotNegative | Matrix | None = None  # prices of the links in rtt_ms
     placement: Annotated[dict[str, dict[str, Placement]], Field(min_length=1)]
     usd_per_ms_per_million_requests: NotNegative
     requests: Annotated[list[Request], Field(min_length=1)]
     load: Load
+    events: list[Event] = Field(default_factory=list)
     policies: Annotated[list[Policy], Field(min_length=1)]
+    repetitions: Annotated[int, Field(ge=1, le=100)] = 3  # rounds of each policy
+    time_scale: Annotated[float, Field(ge=0.1, le=100)] = 1.0  # see stretch; of live runs
 
     @field_validator("policies")
     @classmethod
@@ -81,30 +50,44 @@ class Document(Model):
         return policies
 
     @model_validator(mode="after")
-    def _refers_to_known_clusters(self) -> "Document":
-        if problems := list(_unknown_clusters(self)):
-            raise ValueError("; ".join(problems))
+    def _agrees_with_itself(self) -> "Document":
+        # Links can only be listed, and events compared with them, once the matrices are sound.
+        for check in (self._unknown_clusters, self._network_problems, self._event_problems):
+            if problems := list(check()):
+                raise ValueError("; ".join(problems))
         return self
 
+    def directed_links(self) -> list[Link]:
+        return places.directed(self.links, self.rtt_ms, self.egress_usd_per_gb or 0.0)
 
-def _unknown_clusters(document: Document) -> Iterator[str]:
-    allowed = ", ".join(document.clusters)
-    named = [(f"links[{i}].source_cluster", link.source_cluster) for i, link in enumerate(document.links)]
-    named += [
-        (f"links[{i}].destination_cluster", link.destination_cluster) for i, link in enumerate(document.links)
-    ]
-    named += [
-        (f"placement.{service}", cluster) for service, at in document.placement.items() for cluster in at
-    ]
-    named += [
-        (f"load.profile[{i}].rps", cluster)
-        for i, step in enumerate(document.load.profile)
-        for cluster in step.rps
-    ]
-    named += [("load.measure.rps", cluster) for cluster in document.load.measure.rps]
-    for key, cluster in named:
-        if cluster not in document.clusters:
-            yield f"{key}: unknown cluster {cluster!r}; clusters: {allowed}"
+    def rates(self) -> Iterator[tuple[str, Rates]]:
+        """Yields every set of rates with its key, for error texts."""
+        for i, step in enumerate(self.load.profile):
+            yield f"load.profile[{i}].rps", step.rps
+        for key, rps in self.load.measure.named_rates():
+            yield f"load.measure.{key}", rps
+
+    def _network_problems(self) -> Iterator[str]:
+        clusters = list(self.clusters)
+        return places.network_problems(clusters, self.links, self.rtt_ms, self.egress_usd_per_gb)
+
+    def _event_problems(self) -> Iterator[str]:
+        seconds, links = self.load.measure.seconds, self.directed_links()
+        return happenings.problems(self.events, seconds, list(self.clusters), links, self.placement)
+
+    def _unknown_clusters(self) -> Iterator[str]:
+        allowed = ", ".join(self.clusters)
+        named = [(f"links[{i}].source_cluster", link.source_cluster) for i, link in enumerate(self.links)]
+        named += [
+            (f"links[{i}].destination_cluster", link.destination_cluster) for i, link in enumerate(self.links)
+        ]
+        named += [
+            (f"placement.{service}", cluster) for service, at in self.placement.items() for cluster in at
+        ]
+        named += [(key, cluster) for key, rps in self.rates() for cluster in rps]
+        for key, cluster in named:
+            if cluster not in self.clusters:
+                yield f"{key}: unknown cluster {cluster!r}; clusters: {allowed}"
 
 
 class Scenario(Model):
@@ -124,16 +107,12 @@ class Scenario(Model):
 
     def links(self) -> list[Link]:
         """Directed links. A link with `both_ways` gives two."""
-        directed = []
-        for link in self.document.links:
-            directed.append(link)
-            if link.both_ways:
-                back = {
-                    "source_cluster": link.destination_cluster,
-                    "destination_cluster": link.source_cluster,
-                }
-                directed.append(link.model_copy(update=back))
-        return directed
+        return self.document.directed_links()
+
+    def live(self) -> "Scenario":
+        """Returns the scenario as a live run has it: stretched, and its time scale is 1."""
+        slow = stretched(self, self.document.time_scale)
+        return slow.model_copy(update={"document": slow.document.model_copy(update={"time_scale": 1.0})})
 
 
 def load(path: Path) -> Scenario:
@@ -170,8 +149,6 @@ def _disagreements(document: Document, application: Application) -> Iterator[str
 
 
 def _entry_problems(document: Document, application: Application) -> Iterator[str]:
-    loads = [("load.measure.rps", document.load.measure.rps)]
-    loads += [(f"load.profile[{i}].rps", step.rps) for i, step in enumerate(document.load.profile)]
     for i, request in enumerate(document.requests):
         try:
             traffic_class.parse(f"{request.service} {request.method} {request.path}")
@@ -184,7 +161,7 @@ def _entry_problems(document: Document, application: Application) -> Iterator[st
                 f"requests[{i}]: {request.method} {request.path} is not an endpoint of {request.service!r}; "
                 f"endpoints: {', '.join(served)}"
             )
-        for key, rates in loads:
+        for key, rates in document.rates():
             for cluster, rate in rates.items():
                 if rate > 0 and cluster not in document.placement.get(request.service, {}):
                     yield f"{key}.{cluster}: {rate}; {request.service!r} is not placed there; allowed: 0"

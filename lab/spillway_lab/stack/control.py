@@ -116,6 +116,18 @@ class Control:
             return f"unknown, {type(error).__name__}: {error}"
         return "; ".join(", ".join(map(str, row)) for row in rows) or "none"
 
+    def shares(self) -> dict[str, float]:
+        """Returns what each cluster sends away by the rules in force, 0 to 1, by a name for plots.
+
+        Empty while that is not known.
+        """
+        try:
+            current = self.in_force()
+        except (redis.RedisError, ValueError):
+            return {}
+        found = current.rulesets if current else {}
+        return {f"share sent away by {c}": _remote_share(ruleset, c) for c, ruleset in found.items()}
+
     def line(self) -> str:
         """Returns one line on the state of the loop, for progress output."""
         try:

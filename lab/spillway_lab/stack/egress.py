@@ -4,16 +4,22 @@ All traffic between clusters passes through Toxiproxy. But Toxiproxy counts a co
 only when it closes, and Envoy keeps connections open. Envoy's own connection counters do not come
 from Spillway's telemetry. Traffic that Envoy diverts because a destination is dead counts for that
 destination.
+
+An Envoy cluster that spans all clusters (`render.load_aware`) has no connection counters by
+cluster. Its bytes are those of the requests on its connections, counted by the cluster of the
+endpoint that had the request (`render.outbound`).
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import httpx
 from spillway_contracts import names
 
+from spillway_lab.render import outbound
 from spillway_lab.render.pods import HOST, Pod
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.scenario import Scenario
@@ -24,6 +30,10 @@ _SEPARATOR = re.escape(names.XDS_CLUSTER_SEPARATOR)
 _COUNTER = re.compile(
     rf"cluster\.[^.]+?{_SEPARATOR}(?P<cluster>[^.|]+)(?:{_SEPARATOR}[^.]+)?\.upstream_cx_(?P<way>tx|rx)_bytes_total"
 )
+_WIRE_COUNTER = re.compile(rf"{outbound.WIRE}\.(?P<way>tx|rx)_bytes_total\.cluster\.(?P<cluster>.+)")
+_FILTER = "(upstream_cx_[tr]x_bytes_total$|" + outbound.WIRE + ")"
+# The value of a wire counter's tag for requests whose endpoint names no cluster.
+_NO_CLUSTER = "-"
 
 Pair = tuple[str, str]  # (from, to): the direction of the bytes
 
@@ -54,7 +64,7 @@ def read(pods: Iterable[Pod]) -> dict[Pair, float]:
     """
     total: dict[Pair, float] = {}
     for pod in pods:
-        url = f"http://{HOST}:{pod.admin_port}/stats?format=json&filter=upstream_cx_[tr]x_bytes_total"
+        url = f"http://{HOST}:{pod.admin_port}/stats?format=json&filter={quote(_FILTER)}"
         try:
             text = local_http.get(url).text
         except httpx.HTTPError as error:
@@ -71,8 +81,9 @@ def parse(text: str, cluster: str) -> dict[Pair, float]:
     """
     found: dict[Pair, float] = {}
     for stat in json.loads(text)["stats"]:
-        counter = _COUNTER.fullmatch(stat.get("name", ""))
-        if counter is None or counter["cluster"] == cluster:
+        name = stat.get("name", "")
+        counter = _COUNTER.fullmatch(name) or _WIRE_COUNTER.fullmatch(name)
+        if counter is None or counter["cluster"] in (cluster, _NO_CLUSTER):
             continue
         pair = (cluster, counter["cluster"]) if counter["way"] == "tx" else (counter["cluster"], cluster)
         found[pair] = found.get(pair, 0.0) + stat["value"]

@@ -28,11 +28,25 @@ HOME = ROOT / ".spillway"
 INFRA = ROOT / "infra"
 PORTS = INFRA / "ports.yaml"
 GUARDRAILS = ROOT / "lab" / "guardrails.yaml"
+_STREAMS_SETTINGS = "streams.yaml"
+# Processes of streams by the value of SPILLWAY_STREAMS: one for each job, or one for all jobs.
+STREAMS = {
+    "jobs": [f"streams-{job}" for job in ("admit", "exclusive", "classify", "curves", "graph")],
+    "all": ["streams-all"],
+}
 
 
 def relays(cluster: str) -> dict[str, str]:
     """Returns process name -> prefix of its ports in infra/ports.yaml, for a cluster's relays."""
     return {f"relay-{cluster}": "", f"relay-{cluster}-2": "SECOND_"}
+
+
+def streams() -> str:
+    """Returns the value of SPILLWAY_STREAMS, a key of STREAMS; `jobs` if it is not set."""
+    given = os.environ.get("SPILLWAY_STREAMS") or "jobs"
+    if given not in STREAMS:
+        raise LabError(f"SPILLWAY_STREAMS: is {given!r}; must be one of {', '.join(STREAMS)}")
+    return given
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,11 @@ class Stack:
     cluster_ports: Mapping[str, Mapping[str, int]]
     supervisor: Supervisor
     lock: IO  # held as long as the copy exists
+
+    @property
+    def streams_settings(self) -> Path:
+        """The settings file of the streams jobs, which they read when they start."""
+        return self.run / _STREAMS_SETTINGS
 
     def redis_url(self, user: str) -> str:
         return f"redis://{user}:{self._password(accounts.REDIS, user)}@{HOST}:{self.port('redis')}/0"
@@ -108,8 +127,9 @@ class LabStack(Stack):
 def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
     """Prepares a new run folder for a scenario and its pods.
 
-    Ports are free at the time of the call.
+    A scenario with a time scale is stretched. Ports are free at the time of the call.
     """
+    scenario = scenario.live()
     bare = prepare_bare(scenario.clusters, name, policy)
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
     around = _surroundings(scenario, bare)
@@ -136,6 +156,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
         f"cluster-{cluster}.yaml": _cluster(cluster, cluster_ports)
         for cluster, cluster_ports in per_cluster.items()
     }
+    rendered[_STREAMS_SETTINGS] = "{}\n"
     files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
     Keystore(run / "tls").issue(
         identity
@@ -151,6 +172,7 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     _private(run / "clickhouse-users.yaml", accounts.clickhouse_users(INFRA, environment))
     compose = [
         INFRA / "local/process-compose.yaml",
+        *([INFRA / "local/streams-all.yaml"] if streams() == "all" else []),
         *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
     ]
     return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
@@ -223,6 +245,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_POLICY": policy,
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
         "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(GUARDRAILS)),
+        "SPILLWAY_STREAMS_SETTINGS": str(run / _STREAMS_SETTINGS),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_CLUSTERS": ",".join(clusters),
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",

@@ -78,6 +78,13 @@ class Supervisor:
             command, cwd=self._cwd, env=self._environment, stdout=log, stderr=log, start_new_session=True
         )
 
+    @property
+    def pid(self) -> int:
+        """Process id of the running process-compose. Raises StackError when it does not run."""
+        self._check_alive()
+        assert self._process is not None  # or it is not alive
+        return self._process.pid
+
     def processes(self) -> dict[str, Process]:
         try:
             rows = self._http.get("/processes").raise_for_status().json()["data"]

@@ -16,6 +16,7 @@ from spillway_lab.scenario.application import Model
 from spillway_lab.scenario.errors import InvalidInput, LabError, from_validation
 
 _STREAMS = ("upstream", "downstream")  # Toxiproxy's names for requests and responses
+_OURS = "wan-"  # begins the names of the toxics that the plan decides
 
 
 class WanLink(Model):
@@ -40,8 +41,8 @@ class WanLink(Model):
         total = round(self.rtt_ms)
         delays = {"upstream": total - total // 2, "downstream": total // 2}
         return {
-            f"wan-{stream}": {
-                "name": f"wan-{stream}",
+            f"{_OURS}{stream}": {
+                "name": f"{_OURS}{stream}",
                 "type": "latency",
                 "stream": stream,
                 "toxicity": 1.0,
@@ -65,15 +66,15 @@ def load_plan(path: Path) -> list[WanLink]:
 def repairs(plan: Iterable[WanLink], present: dict) -> list[tuple[str, str, dict]]:
     """Returns the requests (method, path, body) that bring Toxiproxy to the plan.
 
-    `present` is the answer of GET /proxies. The list is empty when all is as planned. Proxies and
-    toxics that the plan does not name are left alone.
+    `present` is the answer of GET /proxies. The list is empty when all is as planned. Proxies that
+    the plan does not name, and toxics of others, are left alone.
     """
     needed: list[tuple[str, str, dict]] = []
     for link in plan:
         proxy = present.get(link.name)
         if proxy is None:
             needed.append(("POST", "/proxies", link.proxy()))
-        elif any(proxy[key] != link.proxy()[key] for key in ("listen", "upstream")):
+        elif any(proxy[key] != link.proxy()[key] for key in ("listen", "upstream", "enabled")):
             needed.append(("POST", f"/proxies/{link.name}", link.proxy()))
         toxics = {toxic["name"]: toxic for toxic in (proxy or {}).get("toxics", [])}
         for name, toxic in link.toxics().items():
@@ -82,6 +83,9 @@ def repairs(plan: Iterable[WanLink], present: dict) -> list[tuple[str, str, dict
                 needed.append(("POST", f"/proxies/{link.name}/toxics", toxic))
             elif found["attributes"] != toxic["attributes"] or found["toxicity"] != toxic["toxicity"]:
                 needed.append(("POST", f"/proxies/{link.name}/toxics/{name}", toxic))
+        for name in toxics:
+            if name.startswith(_OURS) and name not in link.toxics():
+                needed.append(("DELETE", f"/proxies/{link.name}/toxics/{name}", {}))
     return needed
 
 
@@ -93,6 +97,10 @@ class Wan:
         # Toxiproxy refuses requests whose user agent looks like a browser. Ours is httpx's default.
         self._http = httpx.Client(base_url=f"http://{address}", timeout=timeout_s, trust_env=False)
 
+    def plan(self, plan: list[WanLink]) -> None:
+        """Replaces the plan, which the next `apply` brings about."""
+        self._plan = plan
+
     def apply(self) -> int:
         """Brings Toxiproxy to the plan and returns the number of changes. Repeating it is harmless.
 
@@ -102,7 +110,7 @@ class Wan:
             present = self._http.get("/proxies").raise_for_status().json()
             needed = repairs(self._plan, present)
             for method, path, body in needed:
-                self._http.request(method, path, json=body).raise_for_status()
+                self._http.request(method, path, json=body or None).raise_for_status()
         except (httpx.HTTPError, ValueError) as error:
             raise LabError(f"toxiproxy at {self._http.base_url}: {error}") from error
         return len(needed)

@@ -154,6 +154,30 @@ def test_callee_killed_then_back(application: Path, tmp_path: Path) -> None:
         assert front.counts()["call_failed"] == 1
 
 
+def test_an_experiment_changes_a_running_pod(pods) -> None:
+    """A patch of the callee's state decides the next answers, and a wrong patch changes nothing."""
+    front, back = pods
+    state = f"http://{back.health}/state"
+    first = httpx.get(state).json()
+    assert first == {"speed": 1, "workers": 2, "error_rate": 0, "available": True, "delay_ms": 0}
+    for patch, status, reason in (
+        ({"available": False}, 502, "back: 503 unavailable"),
+        ({"available": True, "error_rate": 1}, 502, "back: 500 injected_error"),
+        ({"error_rate": 0, "speed": 10, "workers": 8}, 200, None),
+    ):
+        assert httpx.patch(state, json=patch).json() == httpx.get(state).json()
+        answer = httpx.get(f"http://{front.address}/x/1")
+        assert (answer.status_code, answer.headers.get("x-lab-reason")) == (status, reason)
+    refused = httpx.patch(state, json={"speed": 0, "workers": 1})
+    assert (refused.status_code, refused.json()) == (
+        400,
+        {"problems": ["speed: 0; allowed: a number above 0"]},
+    )
+    assert httpx.get(state).json() == first | {"speed": 10, "workers": 8}
+    counts = back.counts()
+    assert (counts["unavailable"], counts["injected_error"], counts["served"]) == (1, 1, 1)
+
+
 def test_refuses_to_start_without_identity(application: Path) -> None:
     """Every missing or wrong variable is listed. Exit code 64 means a configuration error."""
     env = lab.environment(application, "here", "nobody", "127.0.0.1:1") | {

@@ -92,6 +92,25 @@ def test_delay(link: WanLink) -> None:
         assert 60 <= round_trip_ms(link) < 120
 
 
+def test_a_lost_cluster_cannot_be_reached_until_it_is_back(link: WanLink) -> None:
+    """A closed link refuses connections. An open one has its delay, or none if it is 0."""
+    port = free_port()
+    with toxiproxy(port):
+        wan = Wan(f"127.0.0.1:{port}", [link])
+        wan.apply()
+        wan.plan([link.model_copy(update={"enabled": False})])
+        assert wan.apply() == 1
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"http://{link.listen}", trust_env=False)
+        wan.plan([link])
+        assert wan.apply() == 1
+        assert 60 <= round_trip_ms(link) < 120
+        wan.plan([link.model_copy(update={"rtt_ms": 0})])
+        assert wan.apply() == 2
+        assert wan.apply() == 0
+        assert round_trip_ms(link) < 60
+
+
 def test_keeper_puts_delays_back_after_a_restart(link: WanLink, tmp_path: Path) -> None:
     """The keeper is unhealthy while Toxiproxy is away, and applies the plan when it appears.
 

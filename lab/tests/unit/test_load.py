@@ -2,14 +2,18 @@
 
 import base64
 import json
+import math
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from spillway_lab.load import load
 from spillway_lab.load.targets import apportion, targets
 from spillway_lab.render import pods
 from spillway_lab.scenario import scenario
+from spillway_lab.scenario.behaviour import Keys
 from spillway_lab.scenario.errors import LoadError
 from spillway_lab.scenario.scenario import Request
 
@@ -44,6 +48,36 @@ def test_targets_enter_at_the_clusters_own_pods() -> None:
         assert "{" not in "".join(json.loads(line)["url"] for line in lines)
         assert lines == targets(SCENARIO, LAYOUT, cluster, count=200)
         assert Counter(json.loads(line)["header"]["Host"][0] for line in lines) == {entry: 200}
+
+
+def asked(cluster: str, keys: dict, count: int | None = None) -> Counter[int]:
+    """Returns how often the users of a cluster ask for each key."""
+    application = SCENARIO.application.model_copy(update={"keys": {"id": Keys.model_validate(keys)}})
+    lines = targets(SCENARIO.model_copy(update={"application": application}), LAYOUT, cluster, count)
+    return Counter(int(json.loads(line)["url"].rsplit("/", 1)[1]) for line in lines)
+
+
+def test_users_ask_for_their_clusters_keys() -> None:
+    """Each cluster's users ask for every key of its own range, and for no other, about alike."""
+    first, second = SCENARIO.clusters[:2]
+    keys = {"first": 0, "count": 100, "clusters": {second: {"first": 50, "count": 200}}}
+    for cluster, expected in ((first, range(100)), (second, range(50, 250))):
+        found = asked(cluster, keys)
+        assert set(found) == set(expected)
+        assert found.total() == 20 * len(expected)
+        assert max(found.values()) <= 20 + 6 * math.sqrt(20)
+
+
+@given(exponent=st.floats(0.1, 3), count=st.integers(2, 2000), first=st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_popular_keys_are_asked_for_as_often_as_zipf_says(exponent: float, count: int, first: int) -> None:
+    """The first key's share is 1 / sum of rank ** -exponent, and all keys are of the range."""
+    cluster, lines = SCENARIO.clusters[0], 4000
+    popularity = {"distribution": "zipf", "exponent": exponent}
+    found = asked(cluster, {"first": first, "count": count, "popularity": popularity}, lines)
+    share = 1 / sum(rank**-exponent for rank in range(1, count + 1))
+    assert found[first] / lines == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / lines) + 1e-3)
+    assert min(found) >= first and max(found) < first + count
 
 
 def test_request_bodies_have_the_declared_size() -> None:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from spillway_lab.load.machine import Busyness
 from spillway_lab.load.samples import Samples
 from spillway_lab.report.report import Result, cdf, plot_cdf, policies_json, table
 
@@ -16,6 +17,7 @@ def result(latencies: list[float], failures: int = 0, egress: float = 0.5) -> Re
             code=np.array([200] * len(latencies) + [503] * failures),
             remote=np.zeros(total, int),
             reason=np.array([""] * len(latencies) + ["queue_full"] * failures),
+            kind=np.zeros(total, int),
         ),
         egress,
     )
@@ -44,6 +46,14 @@ def test_json_has_the_promised_keys_and_no_nan() -> None:
     assert policies["a"]["mean_ms"] == 10
     assert policies["b"]["mean_ms"] is None
     assert policies["b"]["failed_share"] == 1
+
+
+def test_json_tells_how_busy_the_machine_was() -> None:
+    """The demo's line has the machine and whether it disturbed; what is unknown is null."""
+    found = json.loads(policies_json({"a": result([10])}, Busyness(2, 0.81234, None), True))
+    assert found["machine"] == {"utilisation": 0.812, "pressure": None}
+    assert found["disturbed"] is True
+    assert set(json.loads(policies_json({"a": result([10])}))) == {"policies"}
 
 
 def test_cdf_ends_at_the_share_that_succeeded(tmp_path) -> None:

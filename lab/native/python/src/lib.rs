@@ -1,0 +1,233 @@
+//! Python bindings of `spillway-simulation`. spillway_simulator.pyi documents the interface.
+//!
+//! The bindings only convert values. The interpreter lock is released while the simulation runs.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use spillway_simulation::application::{Application, Call, Endpoint, Service, Shape, Times};
+use spillway_simulation::arrivals::Segment;
+use spillway_simulation::engine::{Engine, Kind, State};
+
+#[pymodule]
+mod spillway_simulator {
+    #[pymodule_export]
+    use super::Simulation;
+}
+
+/// (endpoint, route, count or -1, probability, request bytes, optional)
+type CallTuple = (usize, usize, i64, f64, u64, bool);
+/// (service, distribution, cv, mean seconds by cluster, response bytes, error rate, stages)
+type EndpointTuple = (usize, String, f64, Vec<f64>, u64, f64, Vec<Vec<CallTuple>>);
+/// (pods by cluster, workers by cluster, queue, queue timeout in seconds)
+type ServiceTuple = (Vec<usize>, Vec<usize>, usize, f64);
+
+fn call((endpoint, route, count, probability, request_bytes, optional): CallTuple) -> Call {
+    let times = match u32::try_from(count) {
+        Ok(count) => Times::Count(count),
+        Err(_) => Times::Probability(probability),
+    };
+    Call { endpoint, route, times, request_bytes, optional }
+}
+
+fn endpoint(number: usize, tuple: EndpointTuple) -> PyResult<Endpoint> {
+    let (service, distribution, cv, mean_s, response_bytes, error_rate, stages) = tuple;
+    let shape = match distribution.as_str() {
+        "constant" => Shape::Constant,
+        "exponential" => Shape::Exponential,
+        "lognormal" => Shape::Lognormal(cv),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "endpoints[{number}]: distribution {other:?}; allowed: constant, exponential, lognormal"
+            )));
+        }
+    };
+    let stages = stages.into_iter().map(|stage| stage.into_iter().map(call).collect()).collect();
+    Ok(Endpoint { service, shape, mean_s, response_bytes, error_rate, stages })
+}
+
+fn check(name: &str, found: usize, expected: usize) -> PyResult<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("{name}: {found} values; must be {expected}")))
+}
+
+fn checked(app: &Application, kinds: &[Kind]) -> PyResult<()> {
+    for (number, service) in app.services.iter().enumerate() {
+        check(&format!("services[{number}].pods"), service.pods.len(), app.clusters)?;
+        check(&format!("services[{number}].workers"), service.workers.len(), app.clusters)?;
+    }
+    for (number, endpoint) in app.endpoints.iter().enumerate() {
+        check(&format!("endpoints[{number}].mean_s"), endpoint.mean_s.len(), app.clusters)?;
+        let calls = endpoint.stages.iter().flatten();
+        let known = endpoint.service < app.services.len()
+            && calls.clone().all(|c| c.endpoint < app.endpoints.len() && c.route < app.routes);
+        if !known {
+            return Err(PyValueError::new_err(format!(
+                "endpoints[{number}]: names a service, an endpoint or a route that is not there"
+            )));
+        }
+    }
+    if kinds.is_empty() || kinds.iter().any(|kind| kind.endpoint >= app.endpoints.len()) {
+        return Err(PyValueError::new_err("kinds: none, or one of an endpoint that is not there"));
+    }
+    Ok(())
+}
+
+#[pyclass]
+struct Simulation {
+    engine: Engine,
+    clusters: usize,
+    services: usize,
+    routes: usize,
+}
+
+impl Simulation {
+    fn place(&self, service: usize, cluster: usize) -> PyResult<()> {
+        if service < self.services && cluster < self.clusters {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(format!(
+            "service {service}, cluster {cluster}; there are {} and {}",
+            self.services, self.clusters
+        )))
+    }
+}
+
+fn floats<'py>(py: Python<'py>, values: &[f64]) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    PyBytes::new(py, &bytes)
+}
+
+fn counts<'py>(py: Python<'py>, values: &[u64]) -> Bound<'py, PyBytes> {
+    let values: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+    floats(py, &values)
+}
+
+type Columns<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    #[pyo3(signature = (*, clusters, services, endpoints, routes, kinds, call_timeout_s, user_timeout_s, seed))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        clusters: usize,
+        services: Vec<ServiceTuple>,
+        endpoints: Vec<EndpointTuple>,
+        routes: usize,
+        kinds: Vec<(usize, f64)>,
+        call_timeout_s: f64,
+        user_timeout_s: f64,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let services: Vec<Service> = services
+            .into_iter()
+            .map(|(pods, workers, queue, queue_timeout_s)| Service { pods, workers, queue, queue_timeout_s })
+            .collect();
+        let endpoints =
+            endpoints.into_iter().enumerate().map(|(n, e)| endpoint(n, e)).collect::<PyResult<Vec<_>>>()?;
+        let kinds: Vec<Kind> = kinds.into_iter().map(|(endpoint, share)| Kind { endpoint, share }).collect();
+        let application = Application { clusters, services, endpoints, routes, call_timeout_s };
+        checked(&application, &kinds)?;
+        let services = application.services.len();
+        let engine = Engine::new(application, kinds, user_timeout_s, seed);
+        Ok(Self { engine, clusters, services, routes })
+    }
+
+    fn set_load(&mut self, load: Vec<Vec<(f64, f64, f64)>>, poisson: bool) -> PyResult<()> {
+        check("load", load.len(), self.clusters)?;
+        let load = load
+            .into_iter()
+            .map(|s| {
+                s.into_iter().map(|(seconds, rate, to_rate)| Segment { seconds, rate, to_rate }).collect()
+            })
+            .collect();
+        self.engine.set_load(load, poisson);
+        Ok(())
+    }
+
+    fn set_round_trips(&mut self, seconds: Vec<f64>) -> PyResult<()> {
+        check("seconds", seconds.len(), self.clusters * self.clusters)?;
+        self.engine.set_round_trips(&seconds);
+        Ok(())
+    }
+
+    fn set_weights(&mut self, weights: Vec<f64>) -> PyResult<()> {
+        check("weights", weights.len(), self.routes * self.clusters * self.clusters)?;
+        self.engine.set_weights(&weights);
+        Ok(())
+    }
+
+    #[pyo3(signature = (service, cluster, *, speed, error_rate, available, delay_s))]
+    fn set_state(
+        &mut self,
+        service: usize,
+        cluster: usize,
+        speed: f64,
+        error_rate: f64,
+        available: bool,
+        delay_s: f64,
+    ) -> PyResult<()> {
+        self.place(service, cluster)?;
+        self.engine.set_state(service, cluster, State { speed, error_rate, available, delay_s });
+        Ok(())
+    }
+
+    fn set_workers(&mut self, service: usize, cluster: usize, workers: usize) -> PyResult<()> {
+        self.place(service, cluster)?;
+        self.engine.set_workers(service, cluster, workers);
+        Ok(())
+    }
+
+    fn set_pods(&mut self, service: usize, cluster: usize, pods: usize) -> PyResult<()> {
+        self.place(service, cluster)?;
+        self.engine.set_pods(service, cluster, pods);
+        Ok(())
+    }
+
+    fn run(&mut self, py: Python<'_>, until_s: f64) {
+        py.detach(|| self.engine.run(until_s));
+    }
+
+    #[getter]
+    fn happened(&self) -> u64 {
+        self.engine.happened
+    }
+
+    #[getter]
+    fn in_progress(&self) -> usize {
+        self.engine.in_progress()
+    }
+
+    fn busy_seconds<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        floats(py, &self.engine.busy_seconds())
+    }
+
+    fn take_counts<'py>(&mut self, py: Python<'py>) -> Vec<(&'static str, Bound<'py, PyBytes>)> {
+        let found = self.engine.take_counts();
+        vec![
+            ("arrived", counts(py, &found.arrived)),
+            ("served", counts(py, &found.served)),
+            ("failed", counts(py, &found.failed)),
+            ("own_s", floats(py, &found.own_s)),
+            ("waited_s", floats(py, &found.waited_s)),
+            ("calls", counts(py, &found.calls)),
+            ("bytes", counts(py, &found.bytes)),
+        ]
+    }
+
+    fn take_ended<'py>(&mut self, py: Python<'py>) -> Columns<'py> {
+        let found = self.engine.take_ended();
+        let ok: Vec<u8> = found.ok.iter().map(|ok| u8::from(*ok)).collect();
+        (
+            floats(py, &found.at_s),
+            floats(py, &found.latency_s),
+            PyBytes::new(py, &ok),
+            PyBytes::new(py, &found.cluster),
+            PyBytes::new(py, &found.kind),
+        )
+    }
+}

@@ -1,0 +1,103 @@
+"""The command `simulate`: a scenario without servers, in the same format as a live run."""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import numpy as np
+from spillway_runtime import command_line
+
+from spillway_lab.commands import options
+from spillway_lab.report import results
+from spillway_lab.report.progress import Progress
+from spillway_lab.report.results import Machine, Round, Run
+from spillway_lab.scenario import scenario as scenarios
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator.rounds import Simulated, lengthened, rounds
+
+
+@click.command("simulate", cls=command_line.Command)
+@options.scenario
+@click.option(
+    "--out",
+    type=command_line.PATH,
+    default=Path(".spillway/results"),
+    show_default=True,
+    help="Folder for the results; they are in a folder of the scenario's name.",
+)
+@click.option("--policy", "policies", multiple=True, help="Policies. Default: those of the scenario.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Determines a run.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    help="Measured part of a constant load, if the scenario's is shorter.",
+)
+@options.as_json
+def command(file: Path, out: Path, policies: tuple[str, ...], seed: int, seconds: float, as_json: bool) -> None:  # fmt: skip
+    """Simulates a scenario. Curves are those of the simulated queues, not learned."""
+    scenario, progress = lengthened(scenarios.load(file), seconds), Progress()
+    names = list(policies) or list(scenario.document.policies)
+    started = datetime.now(UTC)
+    with tempfile.TemporaryDirectory() as folder:
+        found = list(rounds(scenario, names, seed, Path(folder), progress.stage))
+    progress.end(f"{sum(len(each.samples) for each in found)} requests")
+    again = shlex.join(
+        ["python", "-m", "spillway_lab", "simulate", "--scenario", str(file), "--seed", str(seed)]
+    )
+    results.write(
+        out / scenario.name, _run(scenario, seed, again, started, found), [f.samples for f in found]
+    )
+    summary = {name: _summary([f for f in found if f.policy == name]) for name in names}
+    if as_json:
+        click.echo(json.dumps(summary))
+        return
+    for name, row in summary.items():
+        click.echo(
+            f"{name:24}mean {row['mean_ms']:8.1f} ms   p99 {row['p99_ms']:8.1f} ms   "
+            f"failed {row['failed_share']:.2%}   egress {row['egress_usd_per_hour']:.4f} USD/h"
+        )
+    click.echo(f"results: {out / scenario.name}", file=sys.stderr)
+
+
+def _summary(found: list[Simulated]) -> dict[str, float]:
+    """Returns the figures of all rounds of a policy. Failed requests count with the timeout."""
+    latency = np.concatenate([each.samples.latency_ms for each in found])
+    ok = np.concatenate([each.samples.ok for each in found])
+    return {
+        "mean_ms": float(latency.mean()),
+        "p99_ms": float(np.percentile(latency, 99)),
+        "failed_share": float(1 - ok.mean()),
+        "egress_usd_per_hour": float(np.mean([each.egress_usd_per_hour for each in found])),
+    }
+
+
+def _run(scenario: Scenario, seed: int, again: str, started: datetime, found: list[Simulated]) -> Run:
+    document = scenario.document
+    machine = Machine(os.cpu_count() or 1, None, None)
+    return Run(
+        scenario=scenario.name,
+        question=document.question,
+        kind="simulated",
+        time_scale=1.0,
+        seed=seed,
+        command=again,
+        started=started,
+        clusters=tuple(scenario.clusters),
+        requests=tuple(f"{r.service} {r.method} {r.path}" for r in document.requests),
+        measured_seconds=document.load.measure.seconds,
+        rounds=tuple(
+            Round(
+                each.policy, each.repetition, f"{each.policy}-{each.repetition}.npz", each.egress_usd_per_hour,
+                len(each.samples), each.samples.failed, machine, disturbed=False,
+            )
+            for each in found
+        ),
+        facts={"curves": "oracle: those of the simulated queues", "arrivals": "Poisson"},
+    )  # fmt: skip

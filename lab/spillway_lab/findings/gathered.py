@@ -1,0 +1,135 @@
+"""Results of experiments as figures: read, summarised, and without the samples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from spillway_lab.report import results, statistics
+from spillway_lab.report.results import Round, Run
+from spillway_lab.report.round_samples import RoundSamples
+from spillway_lab.report.statistics import METRICS, Comparison, Estimate, Metric
+
+Points = tuple[np.ndarray, np.ndarray]  # x and y of a line
+_CDF_POINTS = 160
+_TIME_POINTS = 60
+
+
+@dataclass(frozen=True)
+class PolicyFigures:
+    """One policy of one run."""
+
+    rounds: int
+    requests: int
+    figures: Mapping[Metric, Estimate]
+    cdf: Points  # latency in ms, share of all requests; failed requests keep it below 1
+    over_time: Points  # seconds, mean latency in ms
+    series: Mapping[str, Points] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One policy against another, by one metric."""
+
+    ratio: Estimate  # of the other's figure over the first one's: above 1 if the first is better
+    difference: Estimate  # the first minus the other
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One run of one scenario."""
+
+    run: Run
+    policies: Mapping[str, PolicyFigures]
+    # ((policy, other policy), metric); the first of a pair is the experiment's policy
+    pairs: Mapping[tuple[str, str, Metric], Pair]
+    disturbed: int  # rounds
+
+    def pair(self, policy: str, other: str, metric: Metric) -> Pair:
+        """Returns how two policies compare; unknown if one of them did not run."""
+        unknown = Pair(statistics.UNKNOWN, statistics.UNKNOWN)
+        return self.pairs.get((policy, other, metric), unknown)
+
+
+def read(folder: Path) -> RunFigures:
+    """Reads a run and summarises it. Raises InvalidInput that names the file and the key."""
+    run, samples = results.read(folder)
+    return summarised(run, samples)
+
+
+def summarised(run: Run, samples: Sequence[RoundSamples]) -> RunFigures:
+    comparison = Comparison(run, samples)
+    rounds: dict[str, list[tuple[Round, RoundSamples]]] = {}
+    for each, columns in zip(run.rounds, samples, strict=True):
+        rounds.setdefault(each.policy, []).append((each, columns))
+    policies = {
+        policy: _policy(policy, found, comparison, run.measured_seconds) for policy, found in rounds.items()
+    }
+    pairs = {
+        (first, second, metric): Pair(
+            comparison.ratio(second, first, metric), comparison.difference(first, second, metric)
+        )
+        for first in policies
+        for second in policies
+        if first != second
+        for metric in METRICS
+    }
+    return RunFigures(run, policies, pairs, sum(each.disturbed for each in run.rounds))
+
+
+def _policy(
+    policy: str, rounds: list[tuple[Round, RoundSamples]], comparison: Comparison, measured_s: float
+) -> PolicyFigures:
+    columns = [samples for _, samples in rounds]
+    return PolicyFigures(
+        rounds=len(rounds),
+        requests=sum(len(each) for each in columns),
+        figures={metric: comparison.estimate(policy, metric) for metric in METRICS},
+        cdf=cdf(columns),
+        over_time=over_time(columns, measured_s),
+        series=_series([each for each, _ in rounds]),
+    )
+
+
+def cdf(rounds: Sequence[RoundSamples]) -> Points:
+    """Returns latencies in ms and the share of all requests that were answered within them.
+
+    A failed request has no latency, so the shares end below 1. Shape of both: at most 160 points.
+    """
+    latency = np.sort(np.concatenate([each.latency_ms[each.ok] for each in rounds] or [np.empty(0)]))
+    if not len(latency):
+        return np.empty(0), np.empty(0)
+    share = np.arange(1, len(latency) + 1) / sum(len(each) for each in rounds)
+    # Half of the points are at even ranks, half are in the highest 5 %, where lines bend.
+    even = np.linspace(0, len(latency) - 1, _CDF_POINTS // 2)
+    tail = np.linspace(0.95 * (len(latency) - 1), len(latency) - 1, _CDF_POINTS // 2)
+    kept = np.unique(np.concatenate([even, tail]).astype(int))
+    return latency[kept].astype(float), share[kept]
+
+
+def over_time(rounds: Sequence[RoundSamples], measured_s: float) -> Points:
+    """Returns the middles of equal times and the mean latency in ms of the requests sent in each.
+
+    A time without requests is left out. Failed requests count with the client's timeout.
+    """
+    pieces = int(max(1, min(_TIME_POINTS, measured_s)))
+    at = np.concatenate([each.at_s for each in rounds] or [np.empty(0)])
+    latency = np.concatenate([each.latency_ms for each in rounds] or [np.empty(0)])
+    piece = np.minimum((at / measured_s * pieces).astype(int), pieces - 1)
+    count = np.bincount(piece, minlength=pieces)
+    total = np.bincount(piece, weights=latency, minlength=pieces)
+    kept = count > 0
+    middles = (np.arange(pieces) + 0.5) * measured_s / pieces
+    return middles[kept], total[kept] / count[kept]
+
+
+def _series(rounds: Sequence[Round]) -> dict[str, Points]:
+    """Returns each series of the first round that has it, without values that are unknown."""
+    found: dict[str, Points] = {}
+    for each in rounds:
+        for name, points in each.series.items():
+            known = [(at, value) for at, value in points if value is not None]
+            if name not in found and known:
+                found[name] = (np.array([at for at, _ in known]), np.array([value for _, value in known]))
+    return found

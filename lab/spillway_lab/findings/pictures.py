@@ -1,0 +1,145 @@
+"""Pictures as SVG text. The same figures give the same bytes. Nothing in them refers outside."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spillway_lab.findings.gathered import Points
+from spillway_lab.report.statistics import Estimate
+
+# Told apart without colour too: Okabe and Ito's colours, and dashes.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+_WIDTH_IN, _HEIGHT_IN = 8.0, 4.0
+_DIGITS = re.compile(r"(\d\.\d)\d+")
+Styles = Mapping[str, Mapping[str, Any]]
+
+
+def styles(policies: Sequence[str]) -> Styles:
+    """Returns colour and dashes of each policy; the first has the thickest line."""
+    return {
+        policy: {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "linestyle": _DASHES[number % len(_DASHES)],
+            "linewidth": 2.4 if number == 0 else 1.5,
+        }
+        for number, policy in enumerate(policies)
+    }
+
+
+def cdfs(lines: Mapping[str, Points], look: Styles) -> str:
+    """Draws the share of all requests that were answered within a latency, by policy."""
+
+    def draw(axes: Any) -> None:
+        for policy, (latency, share) in lines.items():
+            if len(latency):
+                axes.plot(latency, share, label=policy, **look[policy])
+        axes.set(xscale="log", xlabel="latency at the client, ms", ylabel="share of all requests")
+        axes.set_ylim(0, 1.005)
+
+    return _drawn(draw)
+
+
+def times(lines: Mapping[str, Points], label: str, events: Mapping[float, str], look: Styles) -> str:
+    """Draws values over the seconds of the measured part, by policy, with lines at events."""
+
+    def draw(axes: Any) -> None:
+        for policy, (at, value) in lines.items():
+            if len(at):
+                axes.plot(at, value, label=policy, **look[policy])
+        for begin, what in events.items():
+            axes.axvline(begin, color="#444444", linewidth=1, linestyle=":")
+            axes.text(
+                begin,
+                0.98,
+                f" {what}",
+                transform=axes.get_xaxis_transform(),
+                fontsize=8,
+                rotation=90,
+                va="top",
+            )
+        axes.set(xlabel="seconds of the measured part", ylabel=label)
+        axes.set_ylim(bottom=0)
+
+    return _drawn(draw)
+
+
+def ratios(at: Sequence[float], lines: Mapping[str, Sequence[Estimate]], label: str, look: Styles) -> str:
+    """Draws ratios over the points of a sweep, with their intervals; 1 is drawn as a line."""
+
+    def draw(axes: Any) -> None:
+        for policy, found in lines.items():
+            known = [(where, each) for where, each in zip(at, found, strict=True) if each.value is not None]
+            middle = [each.value for _, each in known]
+            axes.plot([where for where, _ in known], middle, marker="o", label=policy, **look[policy])
+            bounded = [(where, each) for where, each in known if each.bounded]
+            axes.fill_between(
+                [where for where, _ in bounded],
+                [each.low for _, each in bounded],
+                [each.high for _, each in bounded],
+                color=look[policy]["color"],
+                alpha=0.15,
+            )
+        axes.axhline(1, color="#444444", linewidth=1)
+        axes.set(xlabel=label, ylabel="mean latency over that of ours")
+
+    return _drawn(draw)
+
+
+def grid(x: Sequence[float], y: Sequence[float], values: np.ndarray, labels: tuple[str, str, str]) -> str:
+    """Draws a map of values of shape (y, x), with each value in its cell.
+
+    NaN is left white; one value at least is known.
+    """
+
+    def draw(axes: Any) -> None:
+        edge = max(1e-9, *np.abs(values[np.isfinite(values)] - 1))
+        # Cells as shapes: an image would be a bitmap inside the SVG.
+        edges = [np.arange(count + 1) - 0.5 for count in reversed(values.shape)]
+        axes.pcolormesh(*edges, np.ma.masked_invalid(values), cmap="RdBu", vmin=1 - edge, vmax=1 + edge)
+        axes.set_xticks(range(len(x)), [f"{each:g}" for each in x])
+        axes.set_yticks(range(len(y)), [f"{each:g}" for each in y])
+        for row, column in np.argwhere(np.isfinite(values)):
+            value = values[row, column]
+            colour = "white" if abs(value - 1) > 0.55 * edge else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
+        axes.set(xlabel=labels[0], ylabel=labels[1], title=labels[2])
+        axes.grid(False)
+
+    return _drawn(draw)
+
+
+def _drawn(draw: Any) -> str:
+    # Imported here because only pages with pictures need it and the import takes most of a second.
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # Text stays text, in a font of the reader; ids follow from the content.
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": "spillway", "font.family": "sans-serif"}
+    ):
+        figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
+        axes = figure.add_subplot()
+        axes.grid(True, alpha=0.3)
+        draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=9)
+        text = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None})
+    return _inside(text.getvalue())
+
+
+def _inside(svg: str) -> str:
+    """Removes the XML head and the metadata, which refer to other documents, and what is not seen.
+
+    Coordinates are in points; a tenth of one is finer than a line.
+    """
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
+    svg = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: _DIGITS.sub(r"\1", found[0]), svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # groups, which nothing refers to
+    svg = re.sub(r"font-family: '[^;]*, sans-serif", "font-family: sans-serif", svg)
+    return re.sub(r"\s*\n\s*", "\n", svg)

@@ -1,0 +1,73 @@
+"""Measures what the processes of a running stack use of the processors, for as long as a block."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from spillway_lab.load import machine, processor_time
+from spillway_lab.load.machine import Busyness
+from spillway_lab.load.processor_time import Account, Name, Usage
+from spillway_lab.stack.supervisor import Supervisor
+
+SUPERVISOR, LAB = "supervisor", "lab"  # jobs beside those of the stack: it, and who measures
+_PERIOD_S = 1.0  # a process that ends is counted by name up to this long before its end
+
+
+@dataclass
+class Measured:
+    """How long was measured, the cores that each process used meanwhile, and the machine."""
+
+    seconds: float = 0.0
+    cores: Mapping[Name, float] = field(default_factory=dict)
+    machine: Busyness = Busyness(1, None, None)
+
+    def by_job(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for (job, _), cores in self.cores.items():
+            found[job] = found.get(job, 0.0) + cores
+        return found
+
+
+class _Roots:
+    """Process ids of the stack's jobs. The supervisor is asked again after one has ended."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor, self._jobs = supervisor, dict[int, str]()
+
+    def among(self, processes: Mapping[int, Usage]) -> dict[int, str]:
+        if not self._jobs or not self._jobs.keys() <= processes.keys():
+            found = self._supervisor.processes().values()
+            self._jobs = {process.pid: process.name for process in found if process.pid in processes}
+        return {**self._jobs, self._supervisor.pid: SUPERVISOR, os.getpid(): LAB}
+
+
+@contextmanager
+def measuring(supervisor: Supervisor) -> Iterator[Measured]:
+    """Measures during the block. The result is complete after it."""
+    measured, account, roots = Measured(), Account(), _Roots(supervisor)
+    ended = threading.Event()
+
+    def take() -> None:
+        processes = processor_time.read()
+        account.take(processes, roots.among(processes))
+
+    def repeat() -> None:
+        while not ended.wait(_PERIOD_S):
+            take()
+
+    began, before = time.monotonic(), machine.read()
+    take()
+    thread = threading.Thread(target=repeat, name="meter", daemon=True)
+    thread.start()
+    try:
+        yield measured
+    finally:
+        ended.set()
+        thread.join()
+    take()
+    measured.seconds = time.monotonic() - began
+    measured.machine = machine.between(before, machine.read())
+    measured.cores = {name: seconds / measured.seconds for name, seconds in account.spent_s.items()}

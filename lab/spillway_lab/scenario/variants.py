@@ -1,0 +1,81 @@
+"""The policies that scenarios compare, and how a live stack is brought under each of them.
+
+A variant is a policy of the optimizer and the state of the processes around it. Some cannot be run
+live; they are simulated, and a live run refuses them with the reason given here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+# The first four are those of the demo and of Istio. The rest is in the order of the papers.
+Policy = Literal[
+    "local",
+    "failover",
+    "waterfall",
+    "spillway",
+    "spillway-no-papa",
+    "spillway-frozen-curves",
+    "papa-only",
+    "waterfall-central",
+    "round-robin",
+    "l3",
+    "c3",
+    "dealer",
+    "static",
+    "envoy-load-aware",
+]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a policy is made live.
+
+    `optimizer` is the policy that the optimizer follows, as `spillway_optimizer policy` sets it.
+    Without `papa` the process `papa` is stopped. With `frozen_curves` the job `curves` fits no new
+    curves, so that those of the profile stay. With `by_envoy` the pods' Envoys choose clusters by
+    themselves and ignore the weights of the rulesets (`stack.balancing`). `refused` says why the
+    policy cannot be run live.
+    """
+
+    optimizer: str = ""
+    papa: bool = True
+    frozen_curves: bool = False
+    by_envoy: bool = False
+    refused: str = ""
+
+
+_PROPOSED_ONLY = "PAPA only adjusts rulesets of a policy that minimises the objective"
+VARIANTS: Mapping[str, Variant] = MappingProxyType(
+    {name: Variant(optimizer=name) for name in ("local", "failover", "waterfall", "spillway")}
+    | {
+        "spillway-no-papa": Variant(optimizer="spillway", papa=False),
+        # SLATE's "without continuous profiling" (section 5.3, Fig. 9 and 10).
+        "spillway-frozen-curves": Variant(optimizer="spillway", frozen_curves=True),
+        "papa-only": Variant(
+            refused=f"{_PROPOSED_ONLY}, and SLATE's start for PAPA alone (section 5.5: mostly local, a "
+            "little everywhere) is none"
+        ),
+        "waterfall-central": Variant(optimizer="waterfall-central"),
+        "round-robin": Variant(optimizer="round-robin"),
+        "l3": Variant(refused="the optimizer has no policy of this name"),
+        "c3": Variant(refused="the optimizer has no policy of this name"),
+        "dealer": Variant(optimizer="dealer"),
+        "static": Variant(optimizer="static"),
+        "envoy-load-aware": Variant(optimizer="local", by_envoy=True),
+    }
+)
+assert tuple(VARIANTS) == get_args(Policy)
+
+
+def live(policies: list[Policy]) -> tuple[list[Policy], list[str]]:
+    """Returns the policies that can be run live, and a problem for each of the others."""
+    allowed = [name for name in policies if not VARIANTS[name].refused]
+    every = ", ".join(name for name, variant in VARIANTS.items() if not variant.refused)
+    problems = [
+        f"policies: {name!r} cannot be run live: {VARIANTS[name].refused}; allowed: {every}"
+        for name in policies
+        if VARIANTS[name].refused
+    ]
+    return allowed, problems

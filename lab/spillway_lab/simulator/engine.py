@@ -1,0 +1,154 @@
+"""The native simulation of a scenario, in the units of the lab."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from spillway_simulator import Simulation
+
+from spillway_lab.scenario.application import Call, Endpoint
+from spillway_lab.scenario.loads import Segment
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator.indices import Indices, check
+from spillway_lab.simulator.world import World
+
+# How long the lab's load generator waits for an answer (lab/spillway_lab/load).
+USER_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted since the last reading."""
+
+    seconds: float
+    arrived: np.ndarray  # [endpoint, cluster]
+    served: np.ndarray
+    failed: np.ndarray
+    own_s: np.ndarray  # seconds of waiting and of service, summed over the served
+    calls: np.ndarray  # [route, from, to]
+    bytes: np.ndarray  # [from, to]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Requests of users that have ended, in columns."""
+
+    at_s: np.ndarray
+    latency_ms: np.ndarray
+    ok: np.ndarray
+    cluster: np.ndarray
+    kind: np.ndarray
+
+
+class Engine:
+    """Runs one scenario. Raises InvalidInput for what cannot be simulated."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        check(scenario)
+        self.indices = Indices(scenario)
+        self._scenario, self._read_at, self.now_s = scenario, 0.0, 0.0
+        document, index = scenario.document, self.indices
+        self._simulation = Simulation(
+            clusters=len(index.clusters),
+            services=[self._service(name) for name in index.services],
+            endpoints=[self._endpoint(name, endpoint) for name, endpoint in index.endpoints()],
+            routes=len(index.routes),
+            kinds=[
+                (index.classes.index(f"{r.service} {r.method} {r.path}"), r.share) for r in document.requests
+            ],
+            call_timeout_s=scenario.application.call_timeout_ms / 1000,
+            user_timeout_s=USER_TIMEOUT_S,
+            seed=seed,
+        )
+        self.set_round_trips(World(self.indices).rtt_ms)
+
+    def load(self, load: dict[str, list[Segment]], poisson: bool) -> None:
+        """Sets the load of every cluster from now on."""
+        pieces = [[(s.seconds, s.rps, s.to_rps) for s in load.get(c, [])] for c in self.indices.clusters]
+        self._simulation.set_load(pieces, poisson)
+
+    def set_round_trips(self, rtt_ms: np.ndarray) -> None:
+        self._simulation.set_round_trips((rtt_ms.ravel() / 1000).tolist())
+
+    def set_weights(self, weights: list[float]) -> None:
+        self._simulation.set_weights(weights)
+
+    def set_place(self, service: str, cluster: str, world: World) -> None:
+        """Makes a service's pods in a cluster what the world says."""
+        s, c, place = (
+            self.indices.services.index(service),
+            self.indices.clusters.index(cluster),
+            (service, cluster),
+        )
+        self._simulation.set_pods(s, c, world.pods[place])
+        self._simulation.set_workers(s, c, world.workers[place])
+        self._simulation.set_state(
+            s, c, speed=world.speed[place], error_rate=world.error_rate[place],
+            available=world.available[place], delay_s=world.delay_ms[place] / 1000,
+        )  # fmt: skip
+
+    def run(self, until_s: float) -> None:
+        self._simulation.run(until_s)
+        self.now_s = until_s
+
+    @property
+    def happened(self) -> int:
+        return self._simulation.happened
+
+    def counts(self) -> Counts:
+        index, found = self.indices, dict(self._simulation.take_counts())
+        places, between = (len(index.classes), len(index.clusters)), (len(index.clusters),) * 2
+        shapes = {"calls": (len(index.routes), *between), "bytes": between}
+        arrays = {
+            name: np.frombuffer(data).reshape(shapes.get(name, places))
+            for name, data in found.items()
+            if name != "waited_s"
+        }
+        seconds, self._read_at = self.now_s - self._read_at, self.now_s
+        return Counts(seconds, **arrays)
+
+    def ended(self) -> Ended:
+        at_s, latency_s, ok, cluster, kind = self._simulation.take_ended()
+        small = [np.frombuffer(column, np.uint8) for column in (ok, cluster, kind)]
+        latency_ms = np.frombuffer(latency_s) * 1000
+        return Ended(np.frombuffer(at_s), latency_ms, small[0].astype(bool), small[1], small[2])
+
+    def _service(self, name: str) -> tuple[list[int], list[int], int, float]:
+        service, clusters = self._scenario.application.services[name], self.indices.clusters
+        pods = [self.indices.pods(name, cluster) for cluster in clusters]
+        workers = [self._scenario.application_of(cluster).services[name].workers for cluster in clusters]
+        return pods, workers, service.queue, service.queue_timeout_ms / 1000
+
+    def _endpoint(
+        self, name: str, endpoint: Endpoint
+    ) -> tuple[int, str, float, list[float], int, float, list[list[tuple[int, int, int, float, int, bool]]]]:
+        number = self._scenario.application.services[name].endpoints.index(endpoint)
+        mean_s = [
+            self._scenario.application_of(cluster).services[name].endpoints[number].service_time.mean_ms
+            / 1000
+            for cluster in self.indices.clusters
+        ]
+        stages = [[self._call(name, call) for call in stage] for stage in endpoint.calls]
+        time = endpoint.service_time
+        return (
+            self.indices.services.index(name),
+            time.distribution,
+            time.cv or 0.0,
+            mean_s,
+            endpoint.response_bytes,
+            endpoint.error_rate,
+            stages,
+        )
+
+    def _call(self, caller: str, call: Call) -> tuple[int, int, int, float, int, bool]:
+        called = f"{call.service} {call.method} {call.path}"
+        route = self.indices.routes.index((caller, called))
+        count = call.count if call.count is not None else -1
+        probability = 1.0 if call.probability is None else call.probability
+        return (
+            self.indices.classes.index(called),
+            route,
+            count,
+            probability,
+            call.request_bytes,
+            call.optional,
+        )

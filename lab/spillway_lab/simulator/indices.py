@@ -1,0 +1,102 @@
+"""A scenario as the simulator's indices. Pure.
+
+Services and endpoints are numbered in the application's order, clusters in the scenario's. A route
+is a pair of a calling service and a called endpoint, as a rule of a ruleset is.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from spillway_lab.scenario.application import Application, Call, Endpoint
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.scenario import Scenario
+
+Weights = Mapping[tuple[str, str, str], Mapping[str, float]]  # (cluster, service, class) -> cluster
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Names by index."""
+
+    scenario: Scenario
+
+    @property
+    def application(self) -> Application:
+        return self.scenario.application
+
+    @cached_property
+    def clusters(self) -> list[str]:
+        return self.scenario.clusters
+
+    @cached_property
+    def services(self) -> list[str]:
+        return list(self.application.services)
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Class ids of all endpoints, such as "shop GET /items/{id}"."""
+        return [class_id(service, endpoint) for service, endpoint in self.endpoints()]
+
+    @cached_property
+    def routes(self) -> list[tuple[str, str]]:
+        """(calling service, class) of every route, each once."""
+        found = {
+            (service, f"{call.service} {call.method} {call.path}"): None
+            for service, endpoint in self.endpoints()
+            for stage in endpoint.calls
+            for call in stage
+        }
+        return list(found)
+
+    def endpoints(self) -> Iterator[tuple[str, Endpoint]]:
+        """Yields (service, endpoint), in the order of the classes."""
+        for name, service in self.application.services.items():
+            for endpoint in service.endpoints:
+                yield name, endpoint
+
+    def pods(self, service: str, cluster: str) -> int:
+        """Pods of a service in a cluster; 0 where it is not placed."""
+        placed = self.scenario.document.placement.get(service, {}).get(cluster)
+        return placed.pods if placed else 0
+
+    def weights(self, rules: Weights) -> list[float]:
+        """Returns weights [route, from, to]. A row without a rule stays in its own cluster."""
+        found = np.zeros((len(self.routes), len(self.clusters), len(self.clusters)))
+        for r, (service, called) in enumerate(self.routes):
+            for i, source in enumerate(self.clusters):
+                rule = rules.get((source, service, called)) or {source: 1.0}
+                for cluster, weight in rule.items():
+                    found[r, i, self.clusters.index(cluster)] = weight
+        return found.ravel().tolist()
+
+
+def class_id(service: str, endpoint: Endpoint) -> str:
+    return f"{service} {endpoint.method} {endpoint.path}"
+
+
+def check(scenario: Scenario) -> None:
+    """Raises InvalidInput that names every part of an application that is not simulated yet."""
+    problems = [
+        f"{scenario.name}: services.{service}.endpoints[{endpoint}].{key}: not simulated; allowed live only"
+        for service, endpoint in Indices(scenario).endpoints()
+        for key in ("cache", "contention")
+        if getattr(endpoint, key)
+    ]
+    problems += [
+        f"{scenario.name}: services.{name}: called endpoint {call.method} {call.path!r} of "
+        f"{call.service!r} is none of its endpoints, word for word; allowed in simulations: only those"
+        for name, endpoint in Indices(scenario).endpoints()
+        for stage in endpoint.calls
+        for call in stage
+        if f"{call.service} {call.method} {call.path}" not in Indices(scenario).classes
+    ]
+    if problems:
+        raise InvalidInput(problems)
+
+
+def times(call: Call) -> float:
+    """Mean number of calls per request."""
+    return float(call.count) if call.count is not None else call.probability or 1.0

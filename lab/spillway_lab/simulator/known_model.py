@@ -1,0 +1,146 @@
+"""The model that the optimizer plans with, from the true queues and the measured load. Pure.
+
+The document has the format of contracts/golden/3_model.json. Its curves and capacities are those of
+the simulated queues, which nobody knows in production: results with it are labelled `oracle`. Load,
+demand and latencies are measured, as streams measures them.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from spillway_lab.scenario.application import Endpoint, Service
+from spillway_lab.simulator.engine import Counts
+from spillway_lab.simulator.indices import Indices, class_id, times
+from spillway_lab.simulator.world import World
+
+_BEGAN = 1_767_225_600.0  # Unix seconds of a simulation's second 0
+_UTILISATIONS = np.linspace(0.05, 0.95, 19)
+_SAMPLES = 1000
+
+
+def document(world: World, counts: Counts, now_s: float) -> dict[str, Any]:
+    """Returns the model at second `now_s`. `counts` are of the seconds before."""
+    index, rtt_ms = world.indices, world.rtt_ms
+    at = _BEGAN + now_s
+    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S.000")
+    window = f"{int((at - counts.seconds) * 1000)}-{int(at * 1000)}"
+    return {
+        "curves": [_curve(index, name, service, endpoint) | {"fitted_at": stamp, "input_window": window}
+                   for name, service in index.application.services.items() for endpoint in service.endpoints],
+        "capacities": [row | {"measured_at": stamp, "input_window": window} for row in _capacities(world)],
+        "call_ratios": [row | {"window_end": stamp, "input_window": window} for row in _ratios(index)],
+        "network_times": [row | {"window_end": stamp} for row in _network(index, rtt_ms)],
+        "load": _boards(index, counts, at, range(len(index.classes)), is_load=True),
+        "demand": _boards(index, counts, at, _entries(index), is_load=False),
+        "network": {
+            f"{row['source_cluster']}>{row['destination_cluster']}": {
+                "at": at, "mean_ms": row["mean_ms"], "samples": row["samples"],
+            }
+            for row in _network(index, rtt_ms)
+        },
+        "placement": {
+            cluster: {s: world.pods[s, cluster] for s in index.services if world.pods[s, cluster]}
+            for cluster in index.clusters
+        },
+    }  # fmt: skip
+
+
+def wait_ms(workers: int, mean_ms: float, cv2: float, u: np.ndarray) -> np.ndarray:
+    """Returns the mean wait in a queue with Poisson arrivals, at utilisations `u`.
+
+    It is Erlang's C, with Allen and Cunneen's factor for service times that are not exponential.
+    `cv2` is their squared coefficient of variation.
+    """
+    offered = workers * u
+    blocking = np.ones_like(u)
+    for c in range(1, workers + 1):
+        blocking = offered * blocking / (c + offered * blocking)
+    waits = blocking / (1 - u + u * blocking)
+    result: np.ndarray = (1 + cv2) / 2 * waits * mean_ms / (workers * (1 - u))
+    return result
+
+
+def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> dict[str, Any]:
+    """Fits a / (1 - u) + b to the queue's mean times, relative to them."""
+    mean_ms, base = endpoint.service_time.mean_ms, service.endpoints[0].service_time
+    time = endpoint.service_time
+    cv2 = {"constant": 0.0, "exponential": 1.0, "lognormal": (time.cv or 0.0) ** 2}[time.distribution]
+    y = mean_ms + wait_ms(service.workers, base.mean_ms, cv2, _UTILISATIONS)
+    design = np.stack([1 / (1 - _UTILISATIONS), np.ones_like(y)], axis=1) / y[:, None]
+    a, b = np.linalg.lstsq(design, np.ones_like(y), rcond=None)[0]
+    return {
+        "service": name, "class": class_id(name, endpoint), "a_ms": float(a), "b_ms": float(b), "a_se_ms": 0.0,
+        "b_se_ms": 0.0, "norm_weight": mean_ms / base.mean_ms, "u_min": 0.05, "u_max": 0.95,
+        "samples": _SAMPLES, "rmse_ms": 0.0, "phase": "retrain", "reason": "oracle: the simulated queue's own",
+    }  # fmt: skip
+
+
+def _capacities(world: World) -> list[dict[str, Any]]:
+    found = []
+    for (name, cluster), pods in world.pods.items():
+        if pods:
+            own = world.indices.scenario.application_of(cluster).services[name].endpoints[0].service_time
+            rps = pods * world.workers[name, cluster] * world.speed[name, cluster] / own.mean_ms * 1000
+            found.append({
+                "cluster": cluster, "service": name, "capacity_rps": rps, "source": "cpu",
+                "reason": "oracle: workers over mean service time", "pods": pods,
+            })  # fmt: skip
+    return found
+
+
+def _ratios(index: Indices) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    sizes = {class_id(name, endpoint): endpoint.response_bytes for name, endpoint in index.endpoints()}
+    for name, endpoint in index.endpoints():
+        for call in (call for stage in endpoint.calls for call in stage):
+            source, called = class_id(name, endpoint), f"{call.service} {call.method} {call.path}"
+            row = found.setdefault((source, called), {
+                "source_class": source, "source_service": name, "class": called, "service": call.service,
+                "calls_per_request": 0.0, "request_bytes": float(call.request_bytes),
+                "response_bytes": float(sizes[called]), "samples": _SAMPLES, "probability": 1.0,
+                "success_rate": 1.0,
+            })  # fmt: skip
+            row["calls_per_request"] += times(call)
+    return list(found.values())
+
+
+def _network(index: Indices, rtt_ms: np.ndarray) -> list[dict[str, Any]]:
+    linked = {(link.source_cluster, link.destination_cluster) for link in index.scenario.links()}
+    return [
+        {"source_cluster": here, "destination_cluster": there, "mean_ms": float(rtt_ms[i, j]),
+         "p50_ms": float(rtt_ms[i, j]), "p99_ms": float(rtt_ms[i, j]), "samples": _SAMPLES}
+        for i, here in enumerate(index.clusters)
+        for j, there in enumerate(index.clusters)
+        if i == j or (here, there) in linked
+    ]  # fmt: skip
+
+
+def _entries(index: Indices) -> list[int]:
+    entries = {f"{r.service} {r.method} {r.path}" for r in index.scenario.document.requests}
+    return [k for k, name in enumerate(index.classes) if name in entries]
+
+
+def _boards(index: Indices, counts: Counts, at: float, classes: Any, is_load: bool) -> dict[str, Any]:
+    """Returns every cluster's board: by class, the rates of the last seconds.
+
+    There is no entry where nothing arrived.
+    """
+    found: dict[str, Any] = {}
+    for c, cluster in enumerate(index.clusters):
+        board = {}
+        for k in classes:
+            arrived, served = counts.arrived[k, c], counts.served[k, c]
+            if not arrived:
+                continue
+            own_ms = 1000 * float(counts.own_s[k, c] / served) if served else 0.0
+            entry: dict[str, Any] = {
+                "at": at, "rps": float(arrived / counts.seconds),
+                "failed_share": float(min(counts.failed[k, c] / arrived, 1.0)), "duration_ms": own_ms,
+            }  # fmt: skip
+            if is_load:
+                entry |= {"exclusive_ms": own_ms, "in_flight": 0.0, "cpu": None}
+            board[index.classes[k]] = entry
+        found[cluster] = board
+    return found

@@ -1,0 +1,53 @@
+"""Asks the real optimizer for rules: `python -m spillway_optimizer plan`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spillway_lab.render.render import topology
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator.indices import Weights
+
+# The policies that `plan` has. Others of a scenario exist only live.
+PLANNED = (
+    "local", "failover", "waterfall", "waterfall-central", "round-robin", "dealer", "static", "spillway",
+    "spillway-no-papa",
+)  # fmt: skip
+
+
+class Planner:
+    """Plans one scenario's rules. `folder` gets its topology and the newest model."""
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._topology = folder / "topology.yaml"
+        self._topology.write_text(yaml.safe_dump(topology(scenario), sort_keys=False))
+
+    def rules(self, policy: str, model: dict[str, Any]) -> Weights:
+        """Returns the policy's rules for this model.
+
+        Raises InvalidInput with the optimizer's words.
+        """
+        name = policy.removesuffix("-no-papa")
+        file = self._folder / "model.json"
+        file.write_text(json.dumps(model))
+        command = [
+            sys.executable, "-m", "spillway_optimizer", "plan", "--policies", name, "--json",
+            "--topology", str(self._topology), "--model", str(file),
+        ]  # fmt: skip
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        if found.returncode:
+            raise InvalidInput([f"{policy}: the optimizer plans nothing: {found.stderr.strip()}"])
+        answer = json.loads(found.stdout)["policies"][name]
+        if "error" in answer:
+            raise InvalidInput([f"{policy}: {answer['error']}"])
+        return {
+            (rule["source_cluster"], rule["source_service"], rule["class"]): rule["weights"]
+            for rule in answer["rules"]
+        }

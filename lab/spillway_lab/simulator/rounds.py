@@ -1,0 +1,159 @@
+"""Simulates a scenario's rounds: every policy, repeatedly, under the same load and events."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spillway_lab.report.round_samples import RoundSamples
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.loads import Segment, segments
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator import known_model
+from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.indices import Indices
+from spillway_lab.simulator.planner import PLANNED, Planner
+from spillway_lab.simulator.world import World, not_simulated
+
+CONTROL_S = 10.0  # between two looks at the load, as the optimizer's period
+_SAME = 0.02  # relative: demand that changes less needs no new rules
+_BYTES_PER_GB = 1e9
+_DRAIN_S = 60.0  # after the load: every request has ended
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One round."""
+
+    policy: str
+    repetition: int
+    samples: RoundSamples
+    egress_usd_per_hour: float
+    events: int  # of the simulation, such as arrivals and ends of service
+    plans: int  # how often rules were planned
+
+
+def lengthened(scenario: Scenario, seconds: float) -> Scenario:
+    """Returns the scenario with a longer measured part, and a warm-up of at least a tenth of it.
+
+    Simulated time costs little, and queues that are busy fluctuate slowly. Only a constant load
+    without events can be longer.
+    """
+    document = scenario.document
+    measure = document.load.measure
+    if document.events or measure.phases or measure.seconds >= seconds:
+        return scenario
+    warm_up = max(measure.warm_up_seconds, seconds / 10)
+    longer = measure.model_copy(update={"measured_seconds": seconds, "warm_up_seconds": warm_up})
+    load = document.load.model_copy(update={"measure": longer})
+    return scenario.model_copy(update={"document": document.model_copy(update={"load": load})})
+
+
+def check(scenario: Scenario, policies: list[str]) -> None:
+    """Raises InvalidInput that lists what cannot be simulated."""
+    problems = [
+        f"policies: {name!r} is not simulated; allowed: {', '.join(PLANNED)}"
+        for name in policies
+        if name not in PLANNED
+    ]
+    problems += not_simulated(scenario.document.events)
+    if problems:
+        raise InvalidInput([f"{scenario.name}: {problem}" for problem in problems])
+
+
+def rounds(
+    scenario: Scenario, policies: list[str], seed: int, folder: Path, show: Callable[[str], None]
+) -> Iterator[Simulated]:
+    """Yields all rounds, interleaved: A B C, C B A. Rounds of a repetition share a seed."""
+    check(scenario, policies)
+    planner = Planner(scenario, folder)
+    for repetition in range(scenario.document.repetitions):
+        for policy in policies if repetition % 2 == 0 else policies[::-1]:
+            show(f"{policy} {repetition + 1} of {scenario.document.repetitions}")
+            yield _Round(scenario, planner, policy, seed + repetition).run(repetition)
+
+
+class _Round:
+    def __init__(self, scenario: Scenario, planner: Planner, policy: str, seed: int) -> None:
+        self._scenario, self._planner, self._policy = scenario, planner, policy
+        self._engine = Engine(scenario, seed)
+        self._world = World(Indices(scenario))
+        self._planned: np.ndarray | None = None
+        self._plans = 0
+
+    def run(self, repetition: int) -> Simulated:
+        measure = self._scenario.document.load.measure
+        warm_up, end = measure.warm_up_seconds, measure.warm_up_seconds + measure.seconds
+        self._engine.load(_load(self._scenario), poisson=True)
+        self._engine.set_weights(self._engine.indices.weights({}))
+        sent = np.zeros_like(self._world.rtt_ms)
+        for stop in _stops(self._scenario):
+            self._engine.run(stop)
+            counts = self._engine.counts()
+            sent += counts.bytes if stop > warm_up else 0.0
+            events = [e for e in self._scenario.document.events if warm_up + e.at_seconds == stop]
+            for event in events:
+                for place in self._world.change(event):
+                    self._engine.set_place(*place, self._world)
+            if events:
+                self._engine.set_round_trips(self._world.rtt_ms)
+            if stop < end and counts.seconds > 0:
+                self._plan(known_model.document(self._world, counts, stop), bool(events), counts.arrived)
+        samples = self._samples(warm_up, end)
+        usd = float((sent * _prices(self._scenario)).sum()) / _BYTES_PER_GB * 3600 / measure.seconds
+        return Simulated(self._policy, repetition, samples, usd, self._engine.happened, self._plans)
+
+    def _plan(self, model: dict, changed: bool, arrived: np.ndarray) -> None:
+        """Plans new rules, unless the demand is as it was at the last plan."""
+        demand = np.array([
+            model["demand"].get(cluster, {}).get(name, {}).get("rps", 0.0)
+            for cluster in self._engine.indices.clusters
+            for name in self._engine.indices.classes
+        ])  # fmt: skip
+        if not demand.any():
+            return
+        noise = 3 / np.sqrt(np.maximum(arrived.T.ravel(), 1))  # of a Poisson process
+        if (
+            self._planned is not None
+            and not changed
+            and (abs(demand - self._planned) <= np.maximum(_SAME, noise) * self._planned).all()
+        ):
+            return
+        self._engine.set_weights(self._engine.indices.weights(self._planner.rules(self._policy, model)))
+        self._planned, self._plans = demand, self._plans + 1
+
+    def _samples(self, begin: float, end: float) -> RoundSamples:
+        found = self._engine.ended()
+        kept = (found.at_s >= begin) & (found.at_s < end)
+        at_s = found.at_s[kept] - begin
+        columns = (found.latency_ms[kept], found.ok[kept], found.cluster[kept], found.kind[kept])
+        order = np.argsort(at_s, kind="stable")
+        return RoundSamples(at_s[order], *(column[order] for column in columns))
+
+
+def _load(scenario: Scenario) -> dict[str, list[Segment]]:
+    measure, found = scenario.document.load.measure, {}
+    for cluster in scenario.clusters:
+        first = measure.first_rps.get(cluster, 0.0)
+        before = [Segment(measure.warm_up_seconds, first, first)] if measure.warm_up_seconds else []
+        found[cluster] = before + segments(measure.plan, cluster)
+    return found
+
+
+def _stops(scenario: Scenario) -> list[float]:
+    """Returns the seconds at which something is read or changed, in order."""
+    measure = scenario.document.load.measure
+    end = measure.warm_up_seconds + measure.seconds
+    looks = np.arange(CONTROL_S, end, CONTROL_S).tolist()
+    events = [measure.warm_up_seconds + event.at_seconds for event in scenario.document.events]
+    return sorted({*looks, *events, measure.warm_up_seconds, end, end + _DRAIN_S})
+
+
+def _prices(scenario: Scenario) -> np.ndarray:
+    clusters = scenario.clusters
+    found = np.zeros((len(clusters), len(clusters)))
+    for link in scenario.links():
+        pair = clusters.index(link.source_cluster), clusters.index(link.destination_cluster)
+        found[pair] = link.egress_usd_per_gb
+    return found

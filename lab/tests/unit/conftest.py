@@ -1,0 +1,6 @@
+"""Lets the unit tests import made_runs.py from the same folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

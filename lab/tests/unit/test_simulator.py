@@ -1,0 +1,166 @@
+"""The simulator's Python side: indices, the known model, events, rounds and the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spillway_lab.report import results
+from spillway_lab.scenario import scenario as scenarios
+from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.events import Event
+from spillway_lab.scenario.loads import Segment
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator import known_model, rounds
+from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.indices import Indices, check
+from spillway_lab.simulator.world import World, not_simulated
+
+LAB = Path(__file__).parents[2]
+SCENARIO = scenarios.load(LAB / "scenarios/two-clusters.yaml")
+INDEX = Indices(SCENARIO)
+BACKEND = "backend GET /items/{id}"
+TO_EAST = {("west", "frontend", BACKEND): {"east": 10_000}}
+
+
+def _ran(scenario: Scenario, rules: dict, west: float, seconds: float = 200.0, seed: int = 1) -> Engine:
+    engine = Engine(scenario, seed)
+    engine.set_weights(engine.indices.weights(rules))
+    engine.load({"west": [Segment(seconds, west, west)]}, poisson=True)
+    engine.run(seconds + 60)
+    return engine
+
+
+def test_rules_send_calls_and_their_bytes_where_they_say():
+    """All of the west's calls to the backend go east, over 25 ms, and their answers come back."""
+    engine = _ran(SCENARIO, TO_EAST, west=20)
+    counts, ended = engine.counts(), engine.ended()
+    k = INDEX.classes.index(BACKEND)
+    assert counts.arrived[k].tolist() == [0, len(ended.ok)] and ended.ok.all()
+    answer = SCENARIO.application.services["backend"].endpoints[0].response_bytes
+    assert counts.bytes[1, 0] == answer * len(ended.ok) and counts.bytes[0, 1] == 0
+    assert ended.latency_ms.min() > 25
+
+
+def test_times_of_a_chain_with_little_load_are_the_service_times():
+    """3 + 8 + 40 ms without queues; the mean of 4 000 requests is within 5 %."""
+    ended = _ran(SCENARIO, {}, west=20).ended()
+    assert ended.latency_ms.mean() == pytest.approx(51, rel=0.05)
+
+
+def test_the_same_seed_gives_the_same_requests():
+    first, again, other = (_ran(SCENARIO, {}, west=20, seed=seed).ended().latency_ms for seed in (3, 3, 4))
+    assert first.tolist() == again.tolist() != other.tolist()
+
+
+def test_a_known_model_has_the_measured_load_and_the_true_capacity():
+    """Demand is what entered per second; a backend of four workers of 40 ms serves 100."""
+    engine = _ran(SCENARIO, {}, west=20)
+    document = known_model.document(World(INDEX), engine.counts(), 260.0)
+    entry = document["demand"]["west"]["gateway GET /items/{id}"]
+    assert entry["rps"] == pytest.approx(20 * 200 / 260, rel=0.1) and not document["demand"]["east"]
+    found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
+    assert found["backend", "west"] == pytest.approx(100)
+    assert document["network"]["west>east"]["mean_ms"] == 25
+
+
+@pytest.mark.parametrize(
+    ("workers", "u", "expected"), [(1, 0.5, 1.0), (1, 0.9, 9.0), (2, 0.5, 1 / 3), (4, 0.9, 1.969)]
+)
+def test_waits_are_erlangs(workers: int, u: float, expected: float):
+    """Mean waits of M/M/c in units of the service time, as in textbooks."""
+    assert known_model.wait_ms(workers, 1.0, 1.0, np.array([u]))[0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_events_change_delays_replicas_and_services():
+    """A raised delay and a slowed service are in the world, and in the requests that follow."""
+    world, engine = World(INDEX), Engine(SCENARIO, 1)
+    raised = {"destination_cluster": "east", "both_ways": True, "add_rtt_ms": 75}
+    assert world.change(Event.model_validate({"at_seconds": 1, "link": raised})) == []
+    assert world.rtt_ms.tolist() == [[0, 100], [100, 0]]
+    slowed = {"service": "backend", "cluster": "east", "speed": 0.5, "delay_ms": 30}
+    [place] = world.change(Event.model_validate({"at_seconds": 1, "service": slowed}))
+    more = {"service": "backend", "cluster": "west", "pods": 2}
+    world.change(Event.model_validate({"at_seconds": 1, "replicas": more}))
+    document = known_model.document(world, _ran(SCENARIO, {}, west=20).counts(), 260.0)
+    found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
+    assert found["backend", "east"] == pytest.approx(50) and found["backend", "west"] == pytest.approx(200)
+    engine.set_place(*place, world)
+    engine.set_round_trips(world.rtt_ms)
+    engine.set_weights(INDEX.weights(TO_EAST))
+    engine.load({"west": [Segment(100.0, 5, 5)]}, poisson=True)
+    engine.run(160)
+    # 3 + 8 + 100 of network + 80 + 30 ms
+    assert engine.ended().latency_ms.mean() == pytest.approx(221, rel=0.1)
+
+
+def test_what_is_not_simulated_is_named():
+    """Policies without rules of the optimizer, lost clusters, and paths that no endpoint has."""
+    with pytest.raises(InvalidInput, match="'envoy-load-aware' is not simulated; allowed: local"):
+        rounds.check(SCENARIO, ["local", "envoy-load-aware"])
+    lost = Event.model_validate({"at_seconds": 1, "cluster": {"cluster": "east", "reachable": False}})
+    assert "events[0].cluster: not simulated" in next(not_simulated([lost]))
+    changed = SCENARIO.application.model_dump(mode="json")
+    changed["services"]["frontend"]["endpoints"][0]["calls"][0][0]["path"] = "/items/7"
+    application = type(SCENARIO.application).model_validate(changed)
+    with pytest.raises(InvalidInput, match="'/items/7' of 'backend' is none of its endpoints"):
+        check(SCENARIO.model_copy(update={"application": application}))
+
+
+def test_a_constant_load_is_simulated_for_longer():
+    """It is ten minutes, after one. With events, or where it is longer already, it stays."""
+    measure = rounds.lengthened(SCENARIO, 600).document.load.measure
+    assert (measure.seconds, measure.warm_up_seconds) == (600, 60) and measure.first_rps["west"] == 110
+    assert rounds.lengthened(SCENARIO, 5) is SCENARIO
+    event = Event.model_validate(
+        {"at_seconds": 1, "replicas": {"service": "backend", "cluster": "east", "pods": 2}}
+    )
+    document = SCENARIO.document.model_copy(update={"events": [event]})
+    changed = SCENARIO.model_copy(update={"document": document})
+    assert rounds.lengthened(changed, 600) is changed
+
+
+def test_a_round_reads_and_changes_things_in_order():
+    """Looks every 10 s, and the events in between, from the warm-up to the last answer."""
+    at = [
+        Event.model_validate(
+            {"at_seconds": 2.5, "service": {"service": "backend", "cluster": "east", "speed": 2}}
+        )
+    ]
+    document = SCENARIO.document.model_copy(update={"events": at})
+    stops = rounds._stops(SCENARIO.model_copy(update={"document": document}))
+    measure = SCENARIO.document.load.measure
+    end = measure.warm_up_seconds + measure.seconds
+    assert stops == sorted(stops) and measure.warm_up_seconds + 2.5 in stops and stops[-1] > end in stops
+
+
+def test_the_optimizer_s_rules_beat_staying_local_in_an_overloaded_cluster(tmp_path: Path):
+    """The whole way: simulated load, the optimizer's plan, rules, results in the common format.
+
+    West is offered 130 % of its backend. Waterfall sends away what is beyond the threshold.
+    """
+    from spillway_lab.commands import cli
+
+    short = {"warm_up_seconds": 20, "measured_seconds": 40, "rps": {"west": 130, "east": 15}}
+    file = tmp_path / "two.yaml"
+    raw = json.loads(SCENARIO.document.model_dump_json(exclude_none=True))
+    raw |= {"application": str(LAB / "applications/chain.yaml"), "repetitions": 1, "load": {"measure": short}}
+    file.write_text(json.dumps(raw))
+    arguments = [
+        "simulate",
+        "--scenario",
+        str(file),
+        "--out",
+        str(tmp_path),
+        "--seed",
+        "5",
+        "--seconds",
+        "40",
+        "--json",
+    ]
+    assert cli.main(arguments, standalone_mode=False) in (None, 0)
+    run, samples = results.read(tmp_path / "two")
+    mean = {each.policy: float(s.latency_ms.mean()) for each, s in zip(run.rounds, samples, strict=True)}
+    assert run.kind == "simulated" and run.facts["curves"].startswith("oracle")
+    assert mean["spillway"] < mean["waterfall"] < mean["local"]
+    assert all(abs(len(s) - 145 * 40) < 5 * (145 * 40) ** 0.5 for s in samples)

@@ -1,0 +1,74 @@
+"""Predictions from queueing theory: known values, and agreement with a simulation of the queues."""
+
+import math
+from pathlib import Path
+
+import pytest
+from spillway_lab.experiments import theory
+from spillway_lab.experiments.simulation import Simulation
+from spillway_lab.scenario import scenario
+
+SHIPPED = Path(__file__).resolve().parents[2] / "scenarios/two-clusters.yaml"
+
+
+@pytest.mark.parametrize(
+    ("workers", "load", "expected"),
+    # M/M/1: the utilisation. The others are from tables of the Erlang C formula.
+    [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (4, 3.6, 0.7878), (10, 8.0, 0.4092), (4, 0.0, 0.0), (4, 4.0, 1.0)],
+)
+def test_erlang_c_has_its_known_values(workers: int, load: float, expected: float) -> None:
+    """The probability of waiting is that of the literature, and certain under overload."""
+    assert theory.erlang_c(workers, load) == pytest.approx(expected, abs=2e-4)
+
+
+def test_an_overloaded_queue_has_no_mean() -> None:
+    """At and above its capacity, a queue grows without bound."""
+    assert math.isinf(theory.sojourn_ms(4, 40, 100))
+    assert theory.sojourn_ms(4, 40, 0) == 40
+
+
+def test_the_chain_agrees_with_a_simulation_of_its_queues() -> None:
+    """Mean times at the backend under 90 requests per second are those of simulated queues."""
+    loaded = scenario.load(SHIPPED)
+    simulation = Simulation(loaded.application, seed=1)
+    simulation.run(loaded.document.requests, 90, 1000, is_poisson=True)
+    found = {class_id.split()[0]: sum(ms) / len(ms) for class_id, ms in simulation.own_ms.items()}
+    for name, service in loaded.application.services.items():
+        expected = theory.sojourn_ms(service.workers, service.endpoints[0].service_time.mean_ms, 90)
+        assert found[name] == pytest.approx(expected, rel=0.1)
+
+
+def test_the_demo_is_predicted_as_the_record_says() -> None:
+    """What ADR 50 and the README state is what the formula gives for the shipped file."""
+    found = theory.predict(scenario.load(SHIPPED))
+    waterfall, best = found["waterfall"], found["spillway"]
+    assert waterfall.shares == pytest.approx((0, 20 / 110))
+    assert waterfall.mean_ms == pytest.approx(114.4, abs=0.05)
+    assert best.shares == (0.42, 0.0)
+    assert best.mean_ms == pytest.approx(68.2, abs=0.05)
+    assert best.egress_usd_per_hour / waterfall.egress_usd_per_hour == pytest.approx(0.58, abs=0.005)
+
+
+def test_waterfall_is_a_matter_of_its_threshold() -> None:
+    """The means that ADR 50 states for other thresholds, in requests per second of the west."""
+    loaded = scenario.load(SHIPPED)
+    services = theory.chain(loaded)
+    found = {kept: theory.at(loaded, services, (0.0, 1 - kept / 110)).mean_ms for kept in (60, 80, 85, 95)}
+    assert found == pytest.approx({60: 68.6, 80: 77.7, 85: 89.1, 95: 195.4}, abs=0.05)
+
+
+def test_the_best_routing_is_no_worse_than_any_other() -> None:
+    """No single share at one call gives a smaller objective, which here is nearly the mean."""
+    loaded = scenario.load(SHIPPED)
+    services = theory.chain(loaded)
+    best = theory.best(loaded, services)
+    others = [theory.at(loaded, services, (x / 50, y / 50)) for x in range(50) for y in range(50)]
+    assert best.mean_ms <= min(x.mean_ms for x in others) + 0.1
+
+
+def test_no_prediction_without_a_chain() -> None:
+    """Two kinds of requests, more pods or a load over time are not predicted."""
+    loaded = scenario.load(SHIPPED)
+    [request] = loaded.document.requests
+    document = loaded.document.model_copy(update={"requests": [request, request]})
+    assert theory.predict(loaded.model_copy(update={"document": document})) == {}
