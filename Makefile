@@ -13,10 +13,11 @@ export SPILLWAY_FILTER_WASM := $(HOME_DIR)/wasm/spillway_filter.wasm
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infra/clickhouse lab
 
-.PHONY: help setup demo stack replay clean \
-  test test-unit test-component test-e2e test-deploy test-long test-matrix fuzz soak-relay \
+.PHONY: help setup demo lab stack replay clean \
+  test test-unit test-component test-e2e test-deploy test-long test-matrix test-order test-optima fuzz soak-relay \
   check generate lock \
-  accuracy-traces accuracy-lab bench-optimizer bench-streams bench-admission bench-freshness bench-collector bench-relay bench-filter \
+  experiments report accuracy-traces accuracy-ratios accuracy-lab \
+  bench-optimizer bench-streams bench-admission bench-freshness bench-footprint bench-simulator bench-collector bench-relay bench-filter \
   images package
 
 ##@ Start
@@ -27,8 +28,12 @@ help: ## lists the targets
 setup: ## bring servers, tools and our own builds into .spillway/ (called by the others)
 	@infra/local/setup
 
-demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway under the same load (< 10 min)
+demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway, three rounds each (< 10 min)
 	@python -m spillway_lab demo --scenario lab/scenarios/two-clusters.yaml
+
+lab: setup ## SCENARIO=name or file: a scenario live, its policies in interleaved rounds (see lab/SCENARIOS.md)
+	@test -n "$(SCENARIO)" || { echo "usage: make lab SCENARIO=<a name in lab/scenarios, or a file>" >&2; exit 64; }
+	@python -m spillway_lab lab --scenario $(or $(wildcard $(SCENARIO)),lab/scenarios/$(SCENARIO).yaml) --out $(HOME_DIR)/results
 
 stack: setup ## the two-cluster stack and its pods, until interrupted
 	@python -m spillway_lab stack --scenario lab/scenarios/two-clusters.yaml
@@ -45,17 +50,19 @@ clean: ## remove what set-up and runs have made
 test: check test-unit test-component test-e2e ## everything CI runs
 
 test-unit: setup ## no server (4 min)
-	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not matrix and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
+	python -m pytest -q -n 2 --dist worksteal -m "not component and not e2e and not matrix and not optima and not deploy" contracts infra collectors wasm streams optimizer rule-publisher/publisher lab tests
 	cd contracts/go && go test ./...
 	cd collectors/kafkapartitionexporter && go test ./...
 	cd collectors/kubeletcpureceiver && go test ./...
 	cd collectors/queueguardextension && go test ./...
 	cd lab/emulator && go test ./...
+	cd lab/generator && go test ./...
 	cd rule-publisher/relay && go test ./internal/...
 	cd wasm && cargo test --quiet --locked
 	cd wasm/fuzz && cargo test --quiet --locked
 	cd streams/native && cargo test --quiet --locked -p spillway-spans
 	cd streams/native/fuzz && cargo test --quiet --locked
+	cd lab/native && cargo test --quiet --locked -p spillway-simulation
 
 test-component: setup ## each box against the real servers beside it
 	tools/bring etcd kube-apiserver promtool helm kubeconform schemas nats-server-config-reloader \
@@ -64,7 +71,7 @@ test-component: setup ## each box against the real servers beside it
 	cd rule-publisher/relay && go test -count=1 -timeout 30m ./featuretests/... ./component
 
 test-e2e: setup ## the whole loop, and its faults: real processes are killed under load
-	python -m pytest -q -m e2e tests/e2e --ignore tests/e2e/test_shadow.py
+	python -m pytest -q -m e2e tests/e2e --ignore tests/e2e/test_shadow.py --ignore tests/e2e/test_order.py
 	python -m pytest -q -m e2e tests/e2e/test_shadow.py  # a stack of its own
 
 CHART_TESTS := charts global_chart global_chart_network global_chart_processes global_chart_refusals \
@@ -74,10 +81,16 @@ test-deploy: setup ## Terraform's modules, the charts, and the example applied t
 	  nats-server-config-reloader buildx crane tofu tofu-1.8 terraform-1.8 terraform-provider-{helm,kubernetes,random,tls}
 	python -m pytest -q tests/deploy $(CHART_TESTS:%=tests/component/test_%.py)
 
-test-long: test-matrix fuzz soak-relay ## what takes too long for every commit; CONTRIBUTING.md says why for each
+test-long: test-matrix test-order test-optima fuzz soak-relay ## what takes too long for every commit; CONTRIBUTING.md says why for each
 
 test-matrix: setup ## every fault of every part, and an outage under the shipped guardrails (about 30 min); SPILLWAY_FAULTS='relay;Redis, lie' alone
 	python -m pytest -q -s -m matrix tests/e2e
+
+test-order: setup ## the order of policies under a small load, live (6 min); no conclusion on a busy machine
+	python -m pytest -q -rs -m e2e tests/e2e/test_order.py
+
+test-optima: setup ## the optimizer's answers against brute force, 10 000 tiny problems (about 10 min); SPILLWAY_SEEDS=0-99 for others
+	OMP_NUM_THREADS=1 python -m pytest -q -s -m optima optimizer/tests/unit/test_optima.py
 
 fuzz: setup ## every parser of the filter and of the spans, guided by coverage; FUZZ_SECONDS=20 each, FUZZ_TARGETS='class ...' alone
 	@set -e; for target in $(FUZZ_TARGETS); do \
@@ -111,15 +124,25 @@ lock: setup ## pin every Python requirement with hashes
 
 ##@ Measure (each ends in one JSON line)
 
+RESULTS := $(HOME_DIR)/results
+experiments: setup ## the experiments of the papers, those that have no results yet; ONLY='demo threshold', AGAIN=1 for all, LIST=1 to see them
+	@python -m spillway_lab experiments $(ONLY) --out $(RESULTS) $(if $(AGAIN),--again) $(if $(LIST),--list)
+
+report: setup ## docs/results/ from what the experiments have found: a page, and the same as Markdown
+	@python -m spillway_lab report --results $(RESULTS) --out docs/results
+
 accuracy-traces: setup ## TRACES='files': curves of recorded traces against the recording, load by load
 	@test -n "$(TRACES)" || { echo "usage: make accuracy-traces TRACES='<Jaeger JSON files, .gz allowed>'" >&2; exit 64; }
 	@python streams/accuracy/traces.py $(TRACES)
 
+accuracy-ratios: setup ## curves that share a ratio against curves fitted class by class, on simulated queues (1 min)
+	@python streams/accuracy/ratios.py
+
 accuracy-lab: setup ## learned models against an application whose queues are known (5 min, wants a quiet machine)
 	@python -m spillway_lab accuracy --scenario lab/accuracy/ladder.yaml
 
-bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 8 min)
-	@python optimizer/benchmarks/optimizer.py
+bench-optimizer: setup ## the fast solver against one linear programme on SLATE's grid, large meshes, a warm start (about 9 min); BENCH_FLAGS=--published: the paper's largest instance alone (10 s)
+	@python optimizer/benchmarks/optimizer.py $(BENCH_FLAGS)
 
 bench-streams: setup ## spans per CPU second from Kafka to ClickHouse, beside the collector's spanmetrics (about 5 min)
 	@python streams/benchmarks/streams.py $(BENCH_FLAGS)
@@ -129,6 +152,12 @@ bench-admission: setup ## spans per CPU second from a cluster's topic to the top
 
 bench-freshness: setup ## a span ended -> the load board has it
 	@python streams/benchmarks/freshness.py $(BENCH_FLAGS)
+
+bench-footprint: setup ## processor time of every process of the stack, idle and at 1 000 spans/s (about 4 min, BENCH_FLAGS)
+	@python -m spillway_lab footprint --scenario lab/benchmarks/footprint.yaml $(BENCH_FLAGS)
+
+bench-simulator: setup ## simulated requests per second and core, by application (BENCH_FLAGS)
+	@python lab/benchmarks/simulator.py $(BENCH_FLAGS)
 
 bench-collector: setup ## spans per second of one core, OTLP in to Kafka
 	@python collectors/benchmarks/collector.py

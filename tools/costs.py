@@ -108,7 +108,7 @@ def parts(spans: float, measured: Mapping[str, float], assumed: Assumptions) -> 
         assumed.clusters * of_cluster["collector"]["autoscaling"]["minReplicas"],
     )
     span_b = measured["kafka_bytes_per_span"] / assumed.kafka_compression
-    jobs = [_fixed(name, job) for name, job in of_global["streams"].items() if "resources" in job]
+    jobs = _streams(of_global["streams"])
     busy_jobs = spans / measured["admit_spans_per_s_core"] + spans / measured["jobs_spans_per_s_core"]
     rest = [_fixed(name, of_global[name]) for name in ("optimizer", "papa", "publisher")]
     yield Part("filters, in the proxies", cores(spans * measured["filter_us_per_span"] / 1e6))
@@ -121,6 +121,13 @@ def parts(spans: float, measured: Mapping[str, float], assumed: Assumptions) -> 
     yield _fixed("NATS", of_global["bundled"]["nats"])
     yield Part("optimizer, PAPA, publisher", sum(part.cores for part in rest))
     yield _fixed("relays", of_cluster["relay"], of_cluster["relay"]["replicas"] * assumed.clusters)
+
+
+def _streams(values: Mapping[str, Any]) -> list[Part]:
+    """Returns the chart's Deployments of streams: one per job, or the one that runs all jobs."""
+    jobs = {name: job for name, job in values.items() if "resources" in job}
+    in_one = jobs.pop("all")
+    return [_fixed("all", in_one)] if values["mode"] == "all" else [_fixed(*job) for job in jobs.items()]
 
 
 def _stores(

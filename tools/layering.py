@@ -1,4 +1,7 @@
-"""Names every import of one box by another. Boxes share only contracts/.
+"""Names every import of one box by another, and every helper of tests whose name is taken.
+
+Boxes share only contracts/. One process collects the tests of all boxes, and each folder of tests is
+on its path, so of two helpers with one name only one can be imported.
 
 Usage: python tools/layering.py [ROOT]
 """
@@ -104,8 +107,20 @@ def crossing_rust(root: Path) -> list[str]:
     return problems
 
 
+def taken_names(root: Path) -> list[str]:
+    """Returns a line for each helper module of tests that has the name of another."""
+    found: dict[str, Path] = {}
+    problems = []
+    for path in sources(root, "*.py"):
+        relative = path.relative_to(root)
+        helper = "tests" in relative.parts and not path.stem.startswith("test_") and path.name != "conftest.py"
+        if helper and found.setdefault(path.stem, relative) != relative:
+            problems.append(f"{relative}: {found[path.stem]} has this name too; tests could import only one")
+    return problems
+
+
 def main(root: Path) -> int:
-    problems = [*crossing_python(root), *crossing_go(root), *crossing_rust(root)]
+    problems = [*crossing_python(root), *crossing_go(root), *crossing_rust(root), *taken_names(root)]
     print("\n".join(problems) if problems else json.dumps({"crossing_imports": 0}))
     return 1 if problems else 0
 

@@ -46,8 +46,10 @@ TOKENS = {
 TOKENS = {**LEAST, "kafka": LEAST["kafka"] | TOKENS}
 BARE = {**LEAST, "kafka": LEAST["kafka"] | {"createTopics": False, "sasl": ""}}
 BARE |= {"clickhouse": {"migrate": False}, "networkPolicy": {"enabled": False}}
+ALL_JOBS = {**LEAST, "streams": {"mode": "all"}, "monitoring": {"serviceMonitors": True}}
 SETS = {
     "least": LEAST,
+    "all jobs": ALL_JOBS,
     "monitored": MONITORED,
     "bundled": BUNDLED,
     "operated": OPERATED,

@@ -148,6 +148,22 @@ def test_the_newest_curves_with_the_capacity_of_each_cluster(ask, hotel_client):
     ]
 
 
+def test_how_wide_a_class_s_latency_is_at_a_load(ask, hotel_client):
+    """The standard deviation of one call, by the newest curve.
+
+    It is NULL for a curve that was stored without a spread, as the previous version stores it.
+    """
+    (row,) = ask("spread", utilisation=0.7)
+    assert (row["class"], row["sd_ms"], row["relative"]) == (CLASS["geo"], None, None)
+    assert row["mean_ms"] == pytest.approx(2.0 / 0.3 + 1, abs=1e-3)
+    columns = "fitted_at", "service", "class", "a_ms", "b_ms", "sd_a_ms", "sd_b_ms", "phase"
+    spread = [(PUBLISHED[1] + timedelta(hours=1), "geo", CLASS["geo"], 3.0, -1.0, 1.5, 2.0, "spread")]
+    with also(hotel_client, "curves", columns, spread, "phase = 'spread'"):
+        (row,) = ask("spread", utilisation=0.7)
+    assert (row["mean_ms"], row["sd_ms"], row["phase"]) == (9.0, 7.0, "spread")
+    assert row["relative"] == pytest.approx(7 / 9, abs=0.005)
+
+
 def test_why_a_ruleset_sends_what_where(ask, calls, made):
     """The rules of the newest version are compared with the last two minutes' calls.
 
@@ -270,6 +286,33 @@ def test_what_the_optimizer_decided(ask, hotel_client):
     assert first["binding"] == ["budget", "ceiling"] and first["notes"] == ["overload"]
     assert (last["outcome"], last["last_reason"], last["gap_max"]) == ("refused", "board is old", None)
     assert last["usd_per_hour"] is None and last["binding"] == []
+
+
+def test_whether_the_solver_was_right(ask, hotel_client):
+    """An audit counts as wrong or better by its verdict, and the worst one is named.
+
+    Solves are not audits. A stated gap that is unknown does not count.
+    """
+    names = ("at", "application", "policy", "outcome", "trigger", "reason", "relative_gap", "duration_ms",
+             "audited_gap", "audit_difference")  # fmt: skip
+    nan, at = math.nan, PUBLISHED[1]
+    rows = [
+        (at, "shop", "hotel", "audited", "audit", "wrong: costs less", 0.001, 4000.0, 0.002, 0.03),
+        (at + timedelta(seconds=1), "shop", "hotel", "audited", "audit", "better: too", 0.003, 9000.0, 0.04, 0.01),
+        (at + timedelta(seconds=2), "shop", "hotel", "audited", "audit", "confirmed: so", 0.002, 100.0, nan, 0.0),
+        (at + timedelta(seconds=3), "shop", "hotel", "proposed", "period", "", 0.5, 10.0, nan, nan),
+        (at, "blog", "hotel", "audited", "audit", "unfinished: late", 0.2, 10_000.0, 0.3, 0.0),
+    ]  # fmt: skip
+    with also(hotel_client, "solves", names, rows, "policy = 'hotel'"):
+        start, end = (f"{(at + timedelta(seconds=s)).timestamp():.0f}" for s in (-60, 60))
+        first, last = ask("audits", start=start, end=end)
+        solves = ask("solves", start=start, end=end)
+    assert (first["application"], first["audits"], first["wrong"], first["better"]) == ("shop", 3, 1, 1)
+    assert (first["difference_max"], first["stated_gap_max"]) == (0.03, 0.04)
+    assert (first["proven_gap_p50"], first["proven_gap_max"], first["seconds_max"]) == (0.002, 0.003, 9)
+    assert first["worst_reason"] == "wrong: costs less"
+    assert (last["application"], last["wrong"], last["difference_max"]) == ("blog", 0, 0)
+    assert [(row["outcome"], row["solves"]) for row in solves] == [("proposed", 1)]
 
 
 def test_what_proposals_would_gain(ask, hotel_client):

@@ -16,7 +16,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from global_chart import CHART, LEAST
+from global_chart import ALL_JOBS, CHART, LEAST
 from spillway_lab.testing.servers import ROOT, free_port
 from spillway_streams.topics import declared as topics
 
@@ -85,6 +85,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "signing/signing.key": signing,
         "ruleset-keys/keys.pem": public,
         "kafka/kafka-password": b"p",
+        **{f"kafka/{job}/kafka-password": b"p" for job in JOBS},
         "topology/topology.yaml": (ROOT / "contracts/golden/topology.yaml").read_bytes(),
     }
     for file, content in files.items():
@@ -99,12 +100,14 @@ SERVERS = {
     "SPILLWAY_NATS_URL": "tls://u:p@localhost:14222",
     "SPILLWAY_KAFKA_SASL_USER": "u",
 }
+JOBS = ("admit", "exclusive", "curves", "graph", "classify")
+_OF_JOB = re.compile(f"^SPILLWAY_({'|'.join(JOBS).upper()})_")
 
 
 def process(objects: list[dict], template: dict, machine: Path, health: int) -> subprocess.Popen:
     """Starts a pod's program with exactly the pod's arguments and variables.
 
-    Its mounts are below `machine`.
+    Its mounts are below `machine`. Jobs in one process have further ports.
     """
     container = template["spec"]["containers"][0]
     for config_map in charts.of(objects, "ConfigMap").values():
@@ -121,7 +124,11 @@ def process(objects: list[dict], template: dict, machine: Path, health: int) -> 
     def here(text: str) -> str:
         return next((new + text[len(old) :] for old, new in moved.items() if text.startswith(old)), text)
 
-    given = {v["name"]: here(v["value"]) if "value" in v else SERVERS[v["name"]] for v in container["env"]}
+    given = {
+        v["name"]: here(v["value"]) if "value" in v else SERVERS[_OF_JOB.sub("SPILLWAY_", v["name"])]
+        for v in container["env"]
+    }
+    given |= {name: f"127.0.0.1:{free_port()}" for name in given if name.endswith("_HEALTH_LISTEN")}
     if "SPILLWAY_HEALTH_LISTEN" in given:
         given["SPILLWAY_HEALTH_LISTEN"] = f"127.0.0.1:{health}"
     around = {k: v for k, v in os.environ.items() if not k.startswith("SPILLWAY_")}
@@ -133,21 +140,19 @@ def process(objects: list[dict], template: dict, machine: Path, health: int) -> 
 
 def answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=5) as response:
             return response.status == 200
     except (urllib.error.URLError, OSError):
         return False
 
 
-@pytest.mark.parametrize(
-    "name", ["admit", "exclusive", "curves", "graph", "classify", "optimizer", "papa", "publisher"]
-)
+@pytest.mark.parametrize("name", [*JOBS, "streams", "optimizer", "papa", "publisher"])
 def test_the_process_starts_with_what_its_pod_is_given(name: str, machine: Path):
     """With the Deployment's own variables and files no program reports a configuration error.
 
     Its liveness probe is answered although every server is away.
     """
-    objects = charts.render(CHART, LEAST)
+    objects = charts.render(CHART, ALL_JOBS if name == "streams" else LEAST)
     template = charts.of(objects, "Deployment")[f"spillway-{name}"]["spec"]["template"]
     port = free_port()
     running = process(objects, template, machine, port)

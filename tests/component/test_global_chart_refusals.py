@@ -41,6 +41,8 @@ def test_a_token_endpoint_goes_with_oauthbearer_over_tls(kafka: dict):
         ("streams.curves.replica", 2),
         ("streams.exclusive.settings", {"SPILLWAY-WINDOW": "2"}),
         ("streams.autoscaling.enabled", True),
+        ("streams.mode", "one"),
+        ("streams.all.secret", "spillway-streams"),
         ("optimizer.resources", {"cpu": "1"}),
         ("networkPolicy.kafka.cidrs", ["kafka.example"]),
         ("trust.kafak", "system"),
@@ -85,3 +87,12 @@ def test_nothing_is_rendered_without_what_has_no_default():
     assert "/image/registry" in done.stderr
     assert "/kafka/brokers" in done.stderr
     assert "/kafka/clusters" in done.stderr
+
+
+def test_a_process_with_all_jobs_is_not_scaled():
+    """KEDA would scale five Deployments that do not exist. The message names the value."""
+    values = LEAST | {
+        "streams": {"mode": "all", "autoscaling": {"enabled": True, "prometheus": "http://p:9090"}}
+    }
+    done = charts.helm("template", "spillway", CHART, values=values)
+    assert done.returncode != 0 and "/streams/autoscaling/enabled" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from spillway_lab.experiments import demo
+from spillway_lab.experiments import profiling
 from spillway_lab.render.pods import HOST
 from spillway_lab.report.progress import Progress
 from spillway_lab.scenario import scenario
@@ -78,8 +78,8 @@ def loop(guardrails: Path) -> Iterator[Loop]:
     with stack.running(prepared):
         prepared.supervisor.wait_ready(240, progress.starting)
         control = Control(prepared)
-        demo.profile(prepared, control, progress)
-        with demo.waiting_load(prepared, "first"):
+        profiling.profile(prepared, control, progress)
+        with profiling.waiting_load(prepared, "first"):
             control.set_policy("spillway")
             control.wait_policy("spillway", POLICY_S, progress.show)
         # The model then learns from the load of the tests before a test judges the rules.

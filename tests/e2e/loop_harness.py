@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from clickhouse_driver import Client
-from spillway_lab.experiments import demo
+from spillway_lab.experiments import profiling
 from spillway_lab.keys import keystore
 from spillway_lab.load import background, load
 from spillway_lab.stack.control import Control, InForce, describe
@@ -100,8 +100,10 @@ class Background(background.Background):
         self, running: LabStack, name: str, seconds: float, times: float = 1, endless: bool = False
     ) -> None:
         """Starts the load."""
-        rates = running.scenario.document.load.measure.rps
-        attacks = demo.attacks(running, {cluster: times * rate for cluster, rate in rates.items()}, seconds)
+        rates = running.scenario.document.load.measure.first_rps
+        attacks = profiling.attacks(
+            running, {cluster: times * rate for cluster, rate in rates.items()}, seconds
+        )
         # Failed requests matter here, not how many requests a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
         super().__init__(attacks, generator, name, math.inf if endless else seconds + 2 * CLOSES_WITHIN_S)

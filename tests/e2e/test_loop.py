@@ -137,7 +137,7 @@ def test_every_question_of_the_docs_has_an_answer(loop: Loop, name: str):
     known = {
         "start": now - 3600, "end": now, "earlier_start": now - 3600, "earlier_end": now,
         "class": client.execute(ENTRY)[0][0], "version": client.execute("SELECT max(ruleset_version) FROM edges")[0][0],
-        "usd_per_gb": 0.02, "tolerance": 0, "min_calls": 1, "traces": 5,
+        "usd_per_gb": 0.02, "tolerance": 0, "min_calls": 1, "traces": 5, "utilisation": 0.7,
     }  # fmt: skip
     question = questions.read(SQL / f"{name}.sql")
     _, rows = questions.ask(client, SQL / f"{name}.sql", {key: known[key] for key in question.parameters})

@@ -26,7 +26,7 @@ from google.protobuf import json_format
 from loop_harness import Background
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway_contracts import names
-from spillway_lab.experiments import demo
+from spillway_lab.experiments import profiling
 from spillway_lab.render import bus
 from spillway_lab.render.pods import HOST
 from spillway_lab.report import questions
@@ -99,7 +99,7 @@ def mesh(tmp_path_factory) -> Iterator[stack.LabStack]:
     without_subscribers(prepared)
     with stack.running(prepared):
         prepared.supervisor.wait_ready(240, progress.starting)
-        demo.profile(prepared, Control(prepared), progress)
+        profiling.profile(prepared, Control(prepared), progress)
         yield prepared
 
 

@@ -55,6 +55,17 @@ def test_a_box_that_imports_another_is_named_with_its_line(repository, name, con
     assert expected in result.stdout
 
 
+def test_two_helpers_of_tests_with_one_name_are_named(repository):
+    """Tests of all boxes are collected by one process, which would find only one of the two."""
+    write(repository, "optimizer/tests/unit/meshes.py", "")
+    write(repository, "optimizer/meshes.py", "")
+    assert tool("layering.py", repository).returncode == 0
+    write(repository, "lab/tests/component/meshes.py", "")
+    result = tool("layering.py", repository)
+    assert result.returncode == 1
+    assert "meshes.py: lab/tests/component/meshes.py has this name too" in result.stdout
+
+
 def test_contracts_and_test_servers_may_be_imported_by_every_box(repository):
     write(repository, "optimizer/a.py", "import spillway_contracts\n")
     write(repository, "optimizer/tests/component/test_a.py", "from spillway_lab.testing import servers\n")

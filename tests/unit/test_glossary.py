@@ -38,15 +38,15 @@ PLAIN = {
         byte gb hour million ms ms2 per rps rtt s second sq timestamp us usd
     """,
     "statistics": """
-        bic effect max mean min p p50 p99 probability rmse sd se separation statistic sum
+        bic correlation effect max mean min p p50 p99 probability rmse sd se separation statistic sum
     """,
     "symbols of SLATE": """
-        a alpha b delta gamma perf sigma tau theta u
+        a ab alpha b delta gamma perf sigma tau theta u
     """,
     "everyday nouns": """
-        age author change detail duration error expiry gain half interval item kind level life
+        age author change detail difference duration error expiry gain half interval item kind level life
         memory name note outcome overflow period rate reason region row setting share size state
-        success user value variant
+        success user variant
     """,
     "computing": """
         connection cpu dependency dir file grant lag lateness plaintext port process queue replica
@@ -76,7 +76,7 @@ PLAIN = {
         container context family k8s kubeconfig kubelet label namespace node selector
     """,
     "verbs": """
-        accept admitted become changed confirm connected counted created cut denied dropped
+        accept admitted audited become changed confirm connected counted created cut denied dropped
         expire expired explained fail failed finished fit fitted flush found heard held idle ignored
         listen lost measured observed opened overridden placed predicted recovered refresh refused
         rejected remember renew replayed reset resolved sent served settle skipped stamped started

@@ -34,7 +34,7 @@ def test_the_shipped_guardrails_bound_shift_local_share_and_utilisation():
 def test_the_chart_ships_what_compose_has():
     """There is one default. The lab's own file states that it has no guardrails."""
     assert read("infra/helm/spillway-global/values.yaml")["guardrails"] == read("infra/guardrails.yaml")
-    for service in ("optimizer", "publisher"):
+    for service in ("optimizer", "papa", "publisher"):
         declared = read("docker-compose.yml")["services"][service]
         assert "./infra/guardrails.yaml:/etc/spillway/guardrails.yaml:ro" in declared["volumes"]
     assert read("lab/guardrails.yaml") == {}
