@@ -1,7 +1,7 @@
 """Names every import of one box by another, and every helper of tests whose name is taken.
 
-Boxes share only contracts/. One process collects the tests of all boxes, and each folder of tests is
-on its path, so of two helpers with one name only one can be imported.
+Boxes share only contracts/. One process collects the tests of all boxes, and each folder of tests
+is on its path, so of two helpers with one name only one can be imported.
 
 Usage: python tools/layering.py [ROOT]
 """
@@ -113,7 +113,9 @@ def taken_names(root: Path) -> list[str]:
     problems = []
     for path in sources(root, "*.py"):
         relative = path.relative_to(root)
-        helper = "tests" in relative.parts and not path.stem.startswith("test_") and path.name != "conftest.py"
+        helper = (
+            "tests" in relative.parts and not path.stem.startswith("test_") and path.name != "conftest.py"
+        )
         if helper and found.setdefault(path.stem, relative) != relative:
             problems.append(f"{relative}: {found[path.stem]} has this name too; tests could import only one")
     return problems

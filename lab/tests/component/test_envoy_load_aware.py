@@ -4,16 +4,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import envoy_only_lab
 import httpx
 import pytest
-import envoy_only_lab
+from envoy_only_lab import RESPONSE_BYTES, Lab
 from spillway_lab.render.pods import HOST, Pod
 from spillway_lab.render.render import endpoints
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.stack import balancing, egress
 from spillway_lab.testing.servers import ROOT
 from spillway_lab.testing.waiting import eventually
-from envoy_only_lab import RESPONSE_BYTES, Lab
 
 pytestmark = pytest.mark.component
 
