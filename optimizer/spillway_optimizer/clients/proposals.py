@@ -33,7 +33,7 @@ class Proposals:
         """Returns the client, connected at first use. Raises as `connect` does."""
         client = self._client
         if client is None or client.is_closed:
-            client = self._client = await nats_client.connect(
+            client = await nats_client.connect(
                 self._url,
                 **self._tls,
                 inbox_prefix=self._inbox,
@@ -42,7 +42,12 @@ class Proposals:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=0.5,
             )
-            await self._ensure_stream(client)
+            try:
+                await self._ensure_stream(client)
+            except BaseException:
+                await client.close()  # the next use connects again, and asks for the stream again
+                raise
+            self._client = client
         return client
 
     async def _ensure_stream(self, client: nats.NATS) -> None:
