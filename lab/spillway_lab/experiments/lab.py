@@ -7,13 +7,13 @@ the warm-up is over and the queues have settled.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from spillway_lab.experiments import measured, rounds, theory
 from spillway_lab.experiments.measured import CLIENT_TIMEOUT_S, Measured
-from spillway_lab.load import machine, targets
+from spillway_lab.load import machine, run_delay, targets
 from spillway_lab.load.kinds import kinds
 from spillway_lab.load.samples import Samples, between
 from spillway_lab.load.stream import Options, Stream, check_sent, stream
@@ -162,10 +162,13 @@ class Running:
         measure = self._document.load.measure
         plan = {cluster: segments(measure.plan, cluster) for cluster in self._stack.scenario.clusters}
         before, busy = egress.read(self._stack.plan.pods), machine.read()
+        serving = [*self._stack.serving(), *load.pids]
+        delays = run_delay.read(serving)
         began = load.follow(plan)
         series = self._watch(load, measure.seconds)
         seconds = time.time() - began
-        after, busy_after = egress.read(self._stack.plan.pods), machine.read()
+        after, busyness = egress.read(self._stack.plan.pods), machine.between(busy, machine.read())
+        waited_s = run_delay.between(delays, run_delay.read(serving))
         load.steady(measure.first_rps)
         cost = egress.between(before, after, egress.prices(self._stack.scenario), seconds)
         return Measured(
@@ -174,7 +177,7 @@ class Running:
             began,
             measure.seconds,
             cost.usd_per_hour,
-            machine.between(busy, busy_after),
+            replace(busyness, run_delay=None if waited_s is None else waited_s / seconds),
             series,
         )
 

@@ -79,7 +79,7 @@ def _round(given: Measured, columns: RoundSamples, k: float) -> Round:
         egress_usd_per_hour=given.egress_usd_per_hour * k,
         sent=len(columns),
         failed=columns.failed,
-        machine=Machine(machine.cores, machine.utilisation, machine.pressure),
+        machine=Machine(machine.cores, machine.utilisation, machine.pressure, machine.run_delay),
         disturbed=machine.disturbed,
         series={
             name: tuple((at / k, value) for at, value in points) for name, points in given.series.items()

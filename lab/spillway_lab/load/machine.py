@@ -34,6 +34,7 @@ class Busyness:
     cores: int
     utilisation: float | None  # 0 to 1, of all cores
     pressure: float | None  # 0 to 1
+    run_delay: float | None = None  # seconds per second that threads that serve requests wait for a core
 
     @property
     def disturbed(self) -> bool:
@@ -41,7 +42,8 @@ class Busyness:
         return (self.utilisation or 0) > MOST_UTILISATION or (self.pressure or 0) > MOST_PRESSURE
 
     def __str__(self) -> str:
-        return f"{self.cores} cores {_percent(self.utilisation)} busy, pressure {_percent(self.pressure)}"
+        text = f"{self.cores} cores {_percent(self.utilisation)} busy, pressure {_percent(self.pressure)}"
+        return text if self.run_delay is None else f"{text}, run delay {_percent(self.run_delay)}"
 
 
 def read(stat: Path = _STAT, pressure: Path = _PRESSURE) -> Reading:
@@ -66,6 +68,7 @@ def together(parts: list[Busyness]) -> Busyness:
         max((part.cores for part in parts), default=1),
         _mean([part.utilisation for part in parts]),
         _mean([part.pressure for part in parts]),
+        _mean([part.run_delay for part in parts]),
     )
 
 

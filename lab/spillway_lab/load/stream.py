@@ -59,6 +59,10 @@ class Stream:
         """Sends constant rates until further notice."""
         return self.follow({cluster: [Segment(_HOLD_S, rate, rate)] for cluster, rate in rps.items()})
 
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
     def check(self) -> None:
         """Raises LoadError when a generator has ended."""
         for cluster, process in self._processes.items():

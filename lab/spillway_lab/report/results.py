@@ -38,6 +38,8 @@ class Machine:
     cores: Annotated[int, Field(ge=1)]
     utilisation: Share | None  # busy share of all cores
     pressure: Share | None  # share of the time in which some process waited for a core
+    # Seconds per second that threads that serve requests waited for a core.
+    run_delay: Annotated[float, Field(ge=0)] | None = None
 
     __pydantic_config__ = _CHECKS
 

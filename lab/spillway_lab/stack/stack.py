@@ -107,6 +107,12 @@ class LabStack(Stack):
     scenario: Scenario
     plan: Plan
 
+    def serving(self) -> list[int]:
+        """Returns the ids of the processes that serve requests: pods, their Envoys and the WAN."""
+        pods = [pod.name for pod in self.plan.pods]
+        names = {"toxiproxy", *pods, *(f"{pod}-envoy" for pod in pods)}
+        return [found.pid for name, found in self.supervisor.processes().items() if name in names]
+
     def addresses(self) -> dict[str, str]:
         """Addresses that a person may want to reach, by name."""
         found = {

@@ -92,7 +92,7 @@ def test_unknown_stays_unknown_in_the_file(tmp_path) -> None:
     text = (tmp_path / results.FILE).read_text()
     stored = json.loads(text, parse_constant=lambda value: pytest.fail(value))["rounds"][0]
     assert stored["egress_usd_per_hour"] is None
-    assert stored["machine"] == {"cores": 2, "utilisation": None, "pressure": None}
+    assert stored["machine"] == {"cores": 2, "utilisation": None, "pressure": None, "run_delay": None}
 
 
 def test_facts_may_come_from_numpy(tmp_path) -> None:
