@@ -4,16 +4,17 @@
 later time than before shows a batch that ended at that time. The arithmetic is pure.
 """
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 from redis import Redis
 from spillway_contracts import names
 from spillway_contracts.hot_state import LoadBoardEntry
+
+from spillway_lab.load.repeating import repeating
 
 PERIOD_S = 0.02
 
@@ -77,26 +78,12 @@ def watching(url: str, clusters: Sequence[str]) -> Iterator[Boards]:
 
     Raises the error of Redis or of an entry at the end of the block.
     """
-    boards, ended, errors = Boards(), threading.Event(), list[Exception]()
-    redis = Redis.from_url(url, socket_timeout=5)
-
-    def repeat() -> None:
-        try:
-            while not ended.wait(PERIOD_S):
-                boards.readings.append(_read(redis, clusters))
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=repeat, name="boards", daemon=True)
-    thread.start()
-    try:
+    boards = Boards()
+    with (
+        closing(Redis.from_url(url, socket_timeout=5)) as redis,
+        repeating(lambda: boards.readings.append(_read(redis, clusters)), PERIOD_S, "boards"),
+    ):
         yield boards
-    finally:
-        ended.set()
-        thread.join()
-        redis.close()
-    for error in errors:
-        raise error
 
 
 def _read(redis: Redis, clusters: Sequence[str]) -> Reading:

@@ -11,8 +11,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spillway_lab.experiments import measured, rounds, theory
-from spillway_lab.experiments.measured import CLIENT_TIMEOUT_S, Measured
+from spillway_lab.experiments import measured, settling, theory
+from spillway_lab.experiments.measured import Measured
 from spillway_lab.load import machine, run_delay, targets
 from spillway_lab.load.kinds import kinds
 from spillway_lab.load.samples import Samples, between
@@ -23,7 +23,7 @@ from spillway_lab.report.results import Run
 from spillway_lab.scenario import variants
 from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.events import Event
-from spillway_lab.scenario.loads import Segment, segments
+from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S, Segment, segments
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.stack import egress, stack
 from spillway_lab.stack.changes import Changes
@@ -81,7 +81,7 @@ def refuse(scenario: Scenario) -> None:
 
 
 def _order(scenario: Scenario) -> list[tuple[str, int]]:
-    return rounds.order(scenario.document.policies, scenario.document.repetitions)
+    return variants.interleaved(scenario.document.policies, scenario.document.repetitions)
 
 
 class Running:
@@ -152,7 +152,7 @@ class Running:
         warm_up = self._document.load.measure.warm_up_seconds
         while (at := time.monotonic() - began) < warm_up + _SETTLE_S:
             seen.append((at, in_flight(self._stack.plan)))
-            if at >= warm_up and rounds.settled(seen):
+            if at >= warm_up and settling.settled(seen):
                 return
             load.check()
             self._progress.show(f"warming up, {seen[-1][1]} in flight · {self._control.line()}")

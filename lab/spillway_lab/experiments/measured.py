@@ -13,9 +13,8 @@ from spillway_lab.load.samples import Samples, between, concatenate
 from spillway_lab.report.report import Result
 from spillway_lab.report.results import Machine, Round, Run
 from spillway_lab.report.round_samples import RoundSamples
+from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S
 from spillway_lab.scenario.scenario import Scenario
-
-CLIENT_TIMEOUT_S = 10.0  # of a request, in scenario time
 
 
 @dataclass(frozen=True)

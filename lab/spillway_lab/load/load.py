@@ -16,6 +16,7 @@ from pathlib import Path
 from spillway_lab.load import samples as sampling
 from spillway_lab.load.samples import Samples
 from spillway_lab.scenario.errors import LoadError
+from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S
 
 _MARGIN_S = 10.0  # time for vegeta itself to start and to write its results
 _REPORT_EVERY_S = 1.0
@@ -45,7 +46,7 @@ class Generator:
 
     folder: Path  # where targets and results are kept
     vegeta: str = "vegeta"
-    timeout_s: float = 10.0  # timeout of one request at the client
+    timeout_s: float = CLIENT_TIMEOUT_S  # timeout of one request at the client
     # least share of the requests asked for; vegeta drops the last ones when it runs out of time
     sent_at_least: float = 0.98
 

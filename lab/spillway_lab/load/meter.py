@@ -1,7 +1,6 @@
 """Measures what the processes of a running stack use of the processors, for as long as a block."""
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from spillway_lab.load import machine, processor_time
 from spillway_lab.load.machine import Busyness
 from spillway_lab.load.processor_time import Account, Name, Usage
+from spillway_lab.load.repeating import repeating
 from spillway_lab.stack.supervisor import Supervisor
 
 SUPERVISOR, LAB = "supervisor", "lab"  # jobs beside those of the stack: it, and who measures
@@ -46,27 +46,20 @@ class _Roots:
 
 @contextmanager
 def measuring(supervisor: Supervisor) -> Iterator[Measured]:
-    """Measures during the block. The result is complete after it."""
+    """Measures during the block. The result is complete after it.
+
+    Raises the error of a reading at the end of the block.
+    """
     measured, account, roots = Measured(), Account(), _Roots(supervisor)
-    ended = threading.Event()
 
     def take() -> None:
         processes = processor_time.read()
         account.take(processes, roots.among(processes))
 
-    def repeat() -> None:
-        while not ended.wait(_PERIOD_S):
-            take()
-
     began, before = time.monotonic(), machine.read()
     take()
-    thread = threading.Thread(target=repeat, name="meter", daemon=True)
-    thread.start()
-    try:
+    with repeating(take, _PERIOD_S, "meter"):
         yield measured
-    finally:
-        ended.set()
-        thread.join()
     take()
     measured.seconds = time.monotonic() - began
     measured.machine = machine.between(before, machine.read())

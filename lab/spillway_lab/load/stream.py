@@ -17,7 +17,7 @@ from typing import IO
 from spillway_lab.load import samples as sampling
 from spillway_lab.load.samples import Samples
 from spillway_lab.scenario.errors import LoadError
-from spillway_lab.scenario.loads import Segment
+from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S, Segment
 
 _MARGIN_S = 10.0  # for the generator to start, and to write its results
 _HOLD_S = 1.0  # length of a segment of constant rate; the last rate continues
@@ -29,7 +29,7 @@ class Options:
 
     folder: Path  # where targets and results are kept
     program: str = "spillway-load"
-    timeout_s: float = 10.0  # of one request at the client
+    timeout_s: float = CLIENT_TIMEOUT_S  # of one request at the client
     seed: int = 1
 
 

@@ -18,10 +18,15 @@ def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
         for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(path.name + ".new")
-            unfinished.write_text(content)
-            unfinished.replace(path)
+            replace(path, content)
             written.append(path)
     except OSError as error:
         raise LabError(f"{folder}: cannot be written: {error}") from error
     return written
+
+
+def replace(path: Path, content: str) -> None:
+    """Writes a file completely or not at all, so that nobody reads half of it. Raises OSError."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(content)
+    unfinished.replace(path)

@@ -13,6 +13,8 @@ from pydantic import Field, model_validator
 from spillway_lab.scenario.application import Model, Positive
 from spillway_lab.scenario.places import NotNegative
 
+CLIENT_TIMEOUT_S = 10.0  # how long a client waits for an answer, in scenario time
+
 Rates = dict[str, NotNegative]  # requests per second by cluster; a cluster that is left out has 0
 # Pieces of one phase. More would be a burst in every few milliseconds.
 _MOST_PIECES = 10_000

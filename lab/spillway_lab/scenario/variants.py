@@ -4,7 +4,7 @@ A variant is a policy of the optimizer and the state of the processes around it.
 live; they are simulated, and a live run refuses them with the reason given here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -79,3 +79,16 @@ def live(policies: list[Policy]) -> tuple[list[Policy], list[str]]:
         if VARIANTS[name].refused
     ]
     return allowed, problems
+
+
+def interleaved(policies: Sequence[str], repetitions: int) -> list[tuple[str, int]]:
+    """Returns (policy, repetition) in the order of the rounds: A B C, C B A, A B C, ...
+
+    What changes slowly during a run, such as the temperature of the machine or a cache of the
+    disk, then falls on all policies alike.
+    """
+    rounds = []
+    for repetition in range(repetitions):
+        row = policies if repetition % 2 == 0 else list(reversed(policies))
+        rounds += [(policy, repetition) for policy in row]
+    return rounds

@@ -6,13 +6,10 @@ import numpy as np
 from spillway_simulator import Simulation
 
 from spillway_lab.scenario.application import Call, Endpoint
-from spillway_lab.scenario.loads import Segment
+from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S, Segment
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator.indices import Indices, check
 from spillway_lab.simulator.world import World
-
-# How long the lab's load generator waits for an answer (lab/spillway_lab/load).
-USER_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Engine:
                 (index.classes.index(f"{r.service} {r.method} {r.path}"), r.share) for r in document.requests
             ],
             call_timeout_s=scenario.application.call_timeout_ms / 1000,
-            user_timeout_s=USER_TIMEOUT_S,
+            user_timeout_s=CLIENT_TIMEOUT_S,
             seed=seed,
         )
         self.set_round_trips(World(self.indices).rtt_ms)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from spillway_lab.report.round_samples import RoundSamples
+from spillway_lab.scenario import variants
 from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.loads import Segment, segments
 from spillway_lab.scenario.scenario import Scenario
@@ -68,10 +69,10 @@ def rounds(
     """Yields all rounds, interleaved: A B C, C B A. Rounds of a repetition share a seed."""
     check(scenario, policies)
     planner = Planner(scenario, folder)
-    for repetition in range(scenario.document.repetitions):
-        for policy in policies if repetition % 2 == 0 else policies[::-1]:
-            show(f"{policy} {repetition + 1} of {scenario.document.repetitions}")
-            yield _Round(scenario, planner, policy, seed + repetition).run(repetition)
+    repetitions = scenario.document.repetitions
+    for policy, repetition in variants.interleaved(policies, repetitions):
+        show(f"{policy} {repetition + 1} of {repetitions}")
+        yield _Round(scenario, planner, policy, seed + repetition).run(repetition)
 
 
 class _Round:

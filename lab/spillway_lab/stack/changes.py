@@ -5,14 +5,12 @@ endpoints that the relays follow.
 """
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import httpx
 import yaml
 
-from spillway_lab.render import pods, render
+from spillway_lab.render import files, pods, render
 from spillway_lab.render.pods import HOST, Pod
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.events import Event, LinkChange, ServiceChange
@@ -66,7 +64,7 @@ class Changes:
     def _network(self) -> None:
         plan = planned(self._base, self._rtt_ms, self._lost)
         # The keeper would otherwise put back the delays that it knows.
-        _replace(self._running.run / _WAN, json.dumps([link.model_dump() for link in plan], indent=2))
+        files.replace(self._running.run / _WAN, json.dumps([link.model_dump() for link in plan], indent=2))
         self._wan.plan(plan)
         self._wan.apply()
 
@@ -82,7 +80,7 @@ class Changes:
         scenario, run = self._running.scenario, self._running.run
         documents = {c: render.endpoints(plan, c, active=active) for c in scenario.clusters}
         for cluster, document in documents.items():
-            _replace(run / f"endpoints-{cluster}.yaml", yaml.safe_dump(document, sort_keys=False))
+            files.replace(run / f"endpoints-{cluster}.yaml", yaml.safe_dump(document, sort_keys=False))
         balancing.set_endpoints(run, scenario, balancing.callers(scenario, plan.pods), documents)
 
 
@@ -126,10 +124,3 @@ def _patch(pod: Pod, state: dict) -> None:
 
 def _url(pod: Pod) -> str:
     return f"http://{HOST}:{pod.health_port}/state"
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replaces a file at once, so that nobody reads half of it."""
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    os.replace(new, path)

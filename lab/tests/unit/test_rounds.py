@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spillway_lab.experiments import lab, measured, rounds
+from spillway_lab.experiments import lab, measured, settling
 from spillway_lab.experiments.measured import Measured
 from spillway_lab.load.machine import Busyness
 from spillway_lab.load.samples import Samples
 from spillway_lab.report import outcome, results
 from spillway_lab.report.statistics import Comparison
-from spillway_lab.scenario import scenario
+from spillway_lab.scenario import scenario, variants
 from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.scenario import Scenario
 
@@ -24,7 +24,7 @@ QUIET, BUSY = Busyness(2, 0.5, 0.1), Busyness(2, 0.9, 0.1)
 
 def test_policies_take_turns_in_both_directions() -> None:
     """A B C, C B A, A B C: a slow change of the machine falls on all alike."""
-    found = rounds.order(["a", "b", "c"], 3)
+    found = variants.interleaved(["a", "b", "c"], 3)
     assert "".join(policy for policy, _ in found) == "abccbaabc"
     assert [repetition for _, repetition in found] == [0] * 3 + [1] * 3 + [2] * 3
 
@@ -32,7 +32,7 @@ def test_policies_take_turns_in_both_directions() -> None:
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True), st.integers(1, 6))
 def test_every_policy_has_every_repetition_once(policies: list[str], repetitions: int) -> None:
     """Whatever the policies are, each is measured as often as asked for."""
-    counted = Counter(rounds.order(policies, repetitions))
+    counted = Counter(variants.interleaved(policies, repetitions))
     assert set(counted.values()) == {1}
     assert len(counted) == len(policies) * repetitions
 
@@ -50,7 +50,7 @@ def test_every_policy_has_every_repetition_once(policies: list[str], repetitions
 )
 def test_queues_have_settled_when_they_drain_no_longer(in_flight: list[int], expected: bool) -> None:
     """Two windows in a row are compared, from one look per second."""
-    assert rounds.settled([(float(t), n) for t, n in enumerate(in_flight)]) is expected
+    assert settling.settled([(float(t), n) for t, n in enumerate(in_flight)]) is expected
 
 
 def loaded(k: float = 2.0) -> Scenario:

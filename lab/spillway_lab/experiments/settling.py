@@ -1,23 +1,10 @@
-"""In which order policies are measured, and when a system has settled after a change. Pure."""
+"""When a system has settled after a change. Pure."""
 
 from collections.abc import Sequence
 
 # Means of so many seconds are compared. They must be longer than chance fluctuations of a queue.
 SETTLE_WINDOW_S = 5.0
 _STILL = 0.8  # a mean below this share of the one before is still falling
-
-
-def order(policies: Sequence[str], repetitions: int) -> list[tuple[str, int]]:
-    """Returns (policy, repetition) in the order of the rounds: A B C, C B A, A B C, ...
-
-    What changes slowly during a run, such as the temperature of the machine or a cache of the
-    disk, then falls on all policies alike.
-    """
-    rounds = []
-    for repetition in range(repetitions):
-        row = policies if repetition % 2 == 0 else list(reversed(policies))
-        rounds += [(policy, repetition) for policy in row]
-    return rounds
 
 
 def settled(in_flight: Sequence[tuple[float, int]]) -> bool:
