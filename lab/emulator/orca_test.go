@@ -27,7 +27,7 @@ func reported(t *testing.T, header http.Header) load {
 	return l
 }
 
-// ask sends one request to the handler and returns the load that its answer reports.
+// request sends one request to the handler and returns the load that its answer reports.
 func request(t *testing.T, handler http.Handler) load {
 	t.Helper()
 	recorder := httptest.NewRecorder()

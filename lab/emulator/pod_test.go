@@ -13,6 +13,15 @@ import (
 
 func testPod(t *testing.T, service, outbound, yaml string) (*Pod, *httptest.Server) {
 	t.Helper()
+	pod, handler := podThatCalls(t, service, outbound, yaml)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return pod, server
+}
+
+// podThatCalls returns a pod of the application and its handler. Its calls go to the address `outbound`.
+func podThatCalls(t *testing.T, service, outbound, yaml string) (*Pod, http.Handler) {
+	t.Helper()
 	application, problems := ParseApplication([]byte(yaml))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -25,9 +34,7 @@ func testPod(t *testing.T, service, outbound, yaml string) (*Pod, *httptest.Serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return pod, server
+	return pod, handler
 }
 
 func get(t *testing.T, url string, header http.Header) (*http.Response, string) {

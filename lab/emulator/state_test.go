@@ -26,18 +26,7 @@ services:
 // podOf returns a pod and its handler without a network, so that time can be virtual.
 func podOf(t *testing.T, service, yaml string) (*Pod, http.Handler) {
 	t.Helper()
-	application, problems := ParseApplication([]byte(yaml))
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	chance := NewChance(1)
-	config := Config{Cluster: "here", Service: service, Pod: "0"}
-	pod := NewPod(config, application.Services[service], NewCaller("127.0.0.1:1", time.Second, chance), chance)
-	handler, err := pod.Handler(application.Services[service].Endpoints)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pod, handler
+	return podThatCalls(t, service, "127.0.0.1:1", yaml)
 }
 
 // ask sends one request to a handler and returns its answer and how long it took.

@@ -4,9 +4,6 @@ import dataclasses
 import logging
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 from instances import random_problem
 from mesh import NOW, Mesh
 from policies_of_workers import Misbehaves
+from processes_of_workers import WAIT_S, gone, python_path
 from spillway_optimizer.policies import EXACT, REGISTRY, SPILLWAY
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.process.states import States
@@ -23,19 +21,10 @@ from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.workers import parallel as module
 from spillway_optimizer.workers.parallel import Parallel
 from spillway_optimizer.workers.solved import Solved
-from spillway_optimizer.workers.worker import MAIN, Worker, WorkerError
-from spillway_optimizer.workers.worker_main import packed, unpacked
 from two_clusters import renamed
 
-HERE = Path(__file__).parent
 NAMES = ("shop", "blog", "mail", "maps")
-WAIT_S = 120.0
 LONG = Stop(relative_gap=1e-4, seconds=3600.0)
-
-
-def _path() -> str:
-    """PYTHONPATH with the policies of this folder, for worker processes."""
-    return os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +147,7 @@ def test_a_failure_in_a_worker_is_its_applications_alone(
 
     Workers have none of the leader's addresses and passwords.
     """
-    monkeypatch.setenv("PYTHONPATH", _path())
+    monkeypatch.setenv("PYTHONPATH", python_path())
     monkeypatch.setenv("SPILLWAY_CLICKHOUSE_URL", "clickhouse://user:secret@host/db")
     made = leader(blog=how)
     found = made.solve(problems)
@@ -176,7 +165,7 @@ def test_what_a_worker_has_no_memory_for_the_leader_solves(leader, problems, mon
 
     Another worker replaces the one that had too little.
     """
-    monkeypatch.setenv("PYTHONPATH", _path())
+    monkeypatch.setenv("PYTHONPATH", python_path())
     made = leader(blog=how)
     assert made.parallel.start(WAIT_S) == 2
     first = set(made.pids())
@@ -192,7 +181,7 @@ def test_what_a_worker_has_no_memory_for_the_leader_solves(leader, problems, mon
 
 def test_a_job_that_a_worker_has_no_memory_to_receive_the_leader_solves(leader, problems, monkeypatch):
     """The worker ends at once, and is replaced."""
-    monkeypatch.setenv("PYTHONPATH", _path())
+    monkeypatch.setenv("PYTHONPATH", python_path())
     made = leader(blog="large job")
     for _ in range(2):
         found = made.solve(problems)
@@ -203,7 +192,7 @@ def test_a_job_that_a_worker_has_no_memory_to_receive_the_leader_solves(leader, 
 
 def test_a_worker_that_hangs_is_killed(leader, problems, monkeypatch):
     """Its application has no solution in this run. Its last solve took 1 s, so it has 5 s."""
-    monkeypatch.setenv("PYTHONPATH", _path())
+    monkeypatch.setenv("PYTHONPATH", python_path())
     made = leader(blog="hang")
     made.parallel._killed_after_s = 2.0
     found = made.solve(problems)
@@ -239,7 +228,7 @@ async def test_times_of_another_policy_are_forgotten(settings, tmp_path):
 
 
 def test_what_a_policy_prints_is_no_answer(leader, problems, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", _path())
+    monkeypatch.setenv("PYTHONPATH", python_path())
     found = leader(blog="print").solve(problems)
     assert all(isinstance(solved, Solved) for solved in found.values())
 
@@ -349,69 +338,12 @@ async def test_a_run_of_the_leader_has_the_same_rows_with_workers(settings, tmp_
                 assert row[key] == together[name][key], (name, key)
 
 
-def gone(pid: int, within_s: float = 20.0) -> bool:
-    """Returns whether a process has ended, or ends soon."""
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        try:
-            os.kill(pid, 0)
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (ProcessLookupError, FileNotFoundError):
-            return True
-        if state == "Z":  # ended, and its new parent has not noticed yet
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def test_workers_end_with_their_leader_even_while_they_solve(problems):
-    """A leader that is killed leaves no processes behind."""
-    code = """
-import os, sys, threading
-from policies_of_workers import Misbehaves
-from spillway_optimizer.workers.worker import Worker
-from spillway_optimizer.workers.worker_main import packed
-workers = [Worker(1 << 30), Worker(1 << 30)]
-assert all(worker.ready(120) for worker in workers)
-threading.Thread(target=workers[0].ask, args=(packed(None, Misbehaves("hang")), 600), daemon=True).start()
-print(*(worker.pid for worker in workers), flush=True)
-sys.stdin.read()
-"""
-    path = _path()
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    with parent:
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2
-        time.sleep(0.5)  # one of them sleeps in its solve
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        assert all(gone(pid) for pid in pids)
-
-
 def test_closing_ends_the_workers(leader):
     made = leader()
     assert made.parallel.start(WAIT_S) == 2
     pids = made.pids()
     made.parallel.close()
     assert all(gone(pid) for pid in pids) and made.states.gauges["workers",] == 0
-
-
-def test_a_worker_that_lacks_memory_for_a_product_of_matrices_says_so(problems, monkeypatch):
-    """BLAS has its buffer of 32 MB from the start. Without it, it would end the process here."""
-    monkeypatch.setenv("PYTHONPATH", _path())
-    worker = Worker(256 << 20)
-    try:
-        assert worker.ready(WAIT_S)
-        assert unpacked(worker.ask(packed(problems["shop"], Misbehaves("multiply")), WAIT_S)) is None
-        assert worker.alive
-    finally:
-        worker.close()
 
 
 def test_a_worker_that_ended_is_replaced_before_it_is_asked(leader, problems):
@@ -428,37 +360,3 @@ def test_out_of_memory_a_worker_ends_before_its_leader(leader):
     assert made.parallel.start(WAIT_S) == 2
     ours, *theirs = (int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in ("self", *made.pids()))
     assert all(score > ours or ours == 1000 for score in theirs)
-
-
-def test_a_process_that_ends_at_once_is_never_ready():
-    worker = Worker(1 << 30, (sys.executable, "-c", "pass"))
-    assert not worker.ready(WAIT_S)
-    worker.close()
-    assert not worker.alive and MAIN[0] == sys.executable
-
-
-SLOW = """
-import sys, time
-from multiprocessing.connection import Connection
-connection = Connection(int(sys.argv[1]))
-time.sleep(1.0)
-connection.send_bytes(b"ready")
-job = connection.recv_bytes()
-connection.send_bytes(job)
-connection.send_bytes(b"another" + job)
-time.sleep(60)
-"""
-
-
-def test_a_process_that_loads_its_modules_is_not_ready():
-    """What it says when it is ready was once taken for the answer to the first job.
-
-    All later answers were those to the jobs before.
-    """
-    worker = Worker(1 << 30, (sys.executable, "-c", SLOW))
-    assert not worker.ready() and worker.alive
-    assert worker.ready(WAIT_S) and worker.ready()
-    assert worker.ask(b"first", WAIT_S) == b"first"
-    with pytest.raises(WorkerError, match="answered another job"):
-        worker.ask(b"second", WAIT_S)
-    assert not worker.alive
