@@ -154,7 +154,7 @@ def _process(job: Job, root: Path, show: Callable[[str], None]) -> int | None:
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """Ends a process and those that it has started: it is asked first, so that it can clean up."""
+    """Ends a process and its children. SIGINT comes first, so that they can clean up."""
     for number, patience in ((signal.SIGINT, _STOP_S), (signal.SIGKILL, None)):
         if process.poll() is not None:
             return

@@ -14,9 +14,9 @@ _MORE_S = 10.0  # seconds of load at a time
 class Background:
     """Sends load in a thread until its samples are requested.
 
-    The optimizer proposes nothing without recent news of load, so whoever waits for a ruleset needs
+    The optimizer proposes nothing without recent load, so a caller that waits for a ruleset needs
     load meanwhile. The load lasts for at least the attacks' seconds. It ends by itself `limit_s`
-    seconds after its start, in case that nobody requests the samples.
+    seconds after its start if the samples are not requested.
     """
 
     def __init__(self, attacks: list[Attack], generator: Generator, name: str, limit_s: float) -> None:

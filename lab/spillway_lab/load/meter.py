@@ -32,7 +32,7 @@ class Measured:
 
 
 class _Roots:
-    """Process ids of the stack's jobs. The supervisor is asked again after one has ended."""
+    """Process ids of the stack's jobs. They are read again after one has ended."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor, self._jobs = supervisor, dict[int, str]()

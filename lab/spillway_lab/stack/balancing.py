@@ -76,7 +76,7 @@ def set_endpoints(
 ) -> None:
     """Gives the Envoys new endpoints, by source cluster, as their relays get them.
 
-    Relays do not know these Envoy clusters. So whoever changes endpoints calls this too.
+    Relays do not know these Envoy clusters. Code that changes endpoints must call this too.
     """
     contents = {}
     for caller in callers:

@@ -35,7 +35,8 @@ class Switching:
         Raises LabError if that takes more than POLICY_S seconds.
         """
         wanted = VARIANTS[policy]
-        # Weights that Envoys ignore overload nobody. So Envoys take over first, and give back last.
+        # Weights that Envoys ignore overload no cluster. So Envoys take over first, and give back
+        # last.
         if wanted.by_envoy:
             balancing.to_envoys(self._running.run, self._callers)
         if wanted.optimizer == self._now.optimizer and wanted.optimizer != _BETWEEN:
