@@ -25,6 +25,7 @@ from spillway_clickhouse.watchdog import Watchdog
 log = logging.getLogger("spillway_clickhouse")
 
 _TOO_MANY_QUERIES = 202
+_ENDS = {signal.SIGTERM, signal.SIGINT}
 _GRACE = 2.0  # seconds for running queries to end
 _DEADLINE = 4.0  # seconds from SIGTERM to the exit, whatever happens
 
@@ -116,10 +117,9 @@ def main() -> None:
     logs.start()
     readiness = Readiness()
     endpoint = health.Server(config.health_listen, readiness.report)
-    # Before the engine starts any thread, so that only the main thread takes these signals.
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    # Blocked before the engine starts any thread, so that no thread but this one takes them. A
+    # signal that a thread of the engine takes does not wake Python's main thread.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         engine = Engine(
             config.state_dir / "clickhouse",
@@ -134,7 +134,7 @@ def main() -> None:
     threading.Thread(target=server.run, name="listener", daemon=True).start()
     readiness.engine = engine
     log.info("ClickHouse engine %s listens on %s", engine.version, config.clickhouse_listen)
-    ended.wait()
+    signal.sigwait(_ENDS)
     # A query that does not check whether it was killed can delay the engine, which may hold
     # Python's GIL meanwhile. This timer needs no GIL. It prints where every thread was and exits
     # with code 1.
