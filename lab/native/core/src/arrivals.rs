@@ -39,17 +39,13 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    pub fn new(segments: Vec<Segment>, poisson: bool) -> Self {
-        Self { segments, poisson, at: 0, began: 0.0, done: 0.0, first: true }
+    /// Of a load that begins at `began`.
+    pub fn new(began: f64, segments: Vec<Segment>, poisson: bool) -> Self {
+        Self { segments, poisson, at: 0, began, done: 0.0, first: true }
     }
 
-    /// Moves all later arrivals by `seconds`.
-    pub fn shift(&mut self, seconds: f64) {
-        self.began += seconds;
-    }
-
-    /// Returns the time of the next arrival; None when the load is over.
-    pub fn next(&mut self, chance: &mut Pcg64) -> Option<f64> {
+    /// Returns the time of the next arrival. It is infinite when the load is over.
+    pub fn next(&mut self, chance: &mut Pcg64) -> f64 {
         let mut gap: f64 = match (self.poisson, self.first) {
             (true, _) => Exp1.sample(chance),
             // The first of evenly spaced requests is half a gap after the start.
@@ -66,13 +62,13 @@ impl Arrivals {
             let left = segment.requests() - self.done;
             if gap <= left && left > 0.0 {
                 self.done += gap;
-                return Some(self.began + segment.after(self.done));
+                return self.began + segment.after(self.done);
             }
             gap -= left.max(0.0);
             self.began += segment.seconds;
             self.at += 1;
             self.done = 0.0;
         }
-        None
+        f64::INFINITY
     }
 }

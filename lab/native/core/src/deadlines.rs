@@ -32,7 +32,8 @@ impl Deadlines {
         None
     }
 
-    pub fn take(&mut self) -> Option<(f64, u32, u32)> {
-        self.waiting.pop_front()
+    /// Removes the next deadline. Returns its frame.
+    pub fn take(&mut self) -> Option<u32> {
+        self.waiting.pop_front().map(|(_, frame, _)| frame)
     }
 }

@@ -41,6 +41,31 @@ pub struct Frame {
     pub started: f64,
 }
 
+impl Frame {
+    /// A request of a user or a call that is sent now.
+    pub fn sent(now: f64) -> Self {
+        Self {
+            generation: 0,
+            phase: Phase::Sent,
+            parent: NONE,
+            parent_generation: 0,
+            abandoned: false,
+            optional: false,
+            failed: false,
+            endpoint: 0,
+            cluster: 0,
+            from: 0,
+            pod: 0,
+            kind: 0,
+            stage: 0,
+            left: 0,
+            sent: now,
+            arrived: now,
+            started: now,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     frames: Vec<Frame>,

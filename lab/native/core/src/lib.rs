@@ -7,10 +7,16 @@
 //!
 //! Times are in seconds. A seed determines everything that happens.
 
+mod agenda;
 pub mod application;
 pub mod arrivals;
-pub mod deadlines;
+mod calling;
+mod deadlines;
 pub mod engine;
 mod frames;
-pub mod pool;
+pub mod places;
+mod pool;
+mod routes;
+mod serving;
 pub mod statistics;
+pub mod users;

@@ -20,7 +20,7 @@ pub struct Pool {
 pub enum Admission {
     Serve,
     Wait,
-    Full,
+    Refused,
 }
 
 impl Pool {
@@ -35,7 +35,7 @@ impl Pool {
             return Admission::Serve;
         }
         if self.waiting.len() - self.gone >= self.bound {
-            return Admission::Full;
+            return Admission::Refused;
         }
         self.waiting.push_back((frame, generation));
         Admission::Wait

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use spillway_simulation::application::{Application, Call, Endpoint, Service, Shape, Times};
 use spillway_simulation::arrivals::Segment;
-use spillway_simulation::engine::{Engine, Kind, State};
+use spillway_simulation::engine::Engine;
+use spillway_simulation::places::State;
+use spillway_simulation::users::Kind;
 
 fn queue(workers: usize, shape: Shape, mean_s: f64) -> Application {
     Application {

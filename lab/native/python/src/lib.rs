@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use spillway_simulation::application::{Application, Call, Endpoint, Service, Shape, Times};
 use spillway_simulation::arrivals::Segment;
-use spillway_simulation::engine::{Engine, Kind, State};
+use spillway_simulation::engine::Engine;
+use spillway_simulation::places::State;
+use spillway_simulation::users::Kind;
 
 #[pymodule]
 mod spillway_simulator {

@@ -1,0 +1,150 @@
+//! A request at its caller: users and pods send it, and wait for the answer.
+
+use crate::agenda::Happens;
+use crate::application::Call;
+use crate::engine::Engine;
+use crate::frames::{Frame, NONE, Phase};
+
+impl Engine {
+    /// A user of a cluster sends a request.
+    pub(crate) fn enter(&mut self, cluster: usize) {
+        self.entered += 1;
+        let kind = self.users.kind(&mut self.chance);
+        let endpoint = self.users.kinds[kind].endpoint;
+        let frame = self.frames.add(Frame {
+            endpoint: endpoint as u32,
+            cluster: cluster as u16,
+            from: cluster as u16,
+            kind: kind as u16,
+            ..Frame::sent(self.now)
+        });
+        self.agenda.answers.set(self.now, frame, self.frames[frame].generation);
+        self.users.draw_next(cluster, &mut self.chance);
+        self.reach(frame);
+    }
+
+    /// Makes the calls of the next stages, until one has calls to wait for.
+    pub(crate) fn call(&mut self, frame: u32) {
+        let endpoint = self.frames[frame].endpoint as usize;
+        let from = self.frames[frame].cluster as usize;
+        loop {
+            let stage = self.frames[frame].stage as usize;
+            if stage == self.application.endpoints[endpoint].stages.len() {
+                self.answer(frame, false);
+                return;
+            }
+            self.frames[frame].stage += 1;
+            let mut chosen: Vec<(Call, Option<usize>)> = Vec::new();
+            for call in &self.application.endpoints[endpoint].stages[stage] {
+                for _ in 0..call.times.draw(&mut self.chance) {
+                    chosen.push((call.clone(), self.routes.destination(call.route, from, &mut self.chance)));
+                }
+            }
+            if chosen.is_empty() {
+                continue;
+            }
+            self.frames[frame].left = chosen.len() as u32;
+            for (call, to) in chosen {
+                self.send(frame, from, &call, to);
+            }
+            return;
+        }
+    }
+
+    /// Sends a call of `parent`. It fails at once if it has no destination.
+    fn send(&mut self, parent: u32, from: usize, call: &Call, to: Option<usize>) {
+        let clusters = self.application.clusters;
+        let frame = self.frames.add(Frame {
+            parent,
+            parent_generation: self.frames[parent].generation,
+            optional: call.optional,
+            endpoint: call.endpoint as u32,
+            cluster: to.unwrap_or(from) as u16,
+            from: from as u16,
+            ..Frame::sent(self.now)
+        });
+        self.agenda.calls.set(self.now, frame, self.frames[frame].generation);
+        let Some(to) = to else {
+            self.answer(frame, true);
+            return;
+        };
+        self.counts.calls[(call.route * clusters + from) * clusters + to] += 1;
+        if to != from {
+            self.counts.bytes[from * clusters + to] += call.request_bytes;
+        }
+        self.agenda.add(self.now + self.routes.one_way_s(from, to), frame, Happens::Reaches);
+    }
+
+    /// Sends the answer back.
+    pub(crate) fn answer(&mut self, frame: u32, failed: bool) {
+        let (endpoint, service, cluster) = self.place(frame);
+        let from = self.frames[frame].from as usize;
+        self.frames[frame].phase = Phase::Answered;
+        self.frames[frame].failed = failed;
+        if self.frames[frame].abandoned {
+            self.frames.remove(frame);
+            return;
+        }
+        if !failed && from != cluster {
+            self.counts.bytes[cluster * self.application.clusters + from] +=
+                self.application.endpoints[endpoint].response_bytes;
+        }
+        let delay = self.places[(service, cluster)].state.delay_s;
+        let way = self.routes.one_way_s(cluster, from);
+        if delay + way > 0.0 {
+            self.agenda.add(self.now + delay + way, frame, Happens::Answers);
+        } else {
+            self.answered(frame);
+        }
+    }
+
+    pub(crate) fn answered(&mut self, frame: u32) {
+        let Frame { abandoned, parent, parent_generation, failed, optional, sent, .. } = self.frames[frame];
+        if !abandoned {
+            if parent == NONE {
+                self.end(frame, self.now - sent, !failed);
+            } else {
+                self.returned(parent, parent_generation, failed && !optional);
+            }
+        }
+        self.frames.remove(frame);
+    }
+
+    /// A call of `parent` has come to an end.
+    fn returned(&mut self, parent: u32, generation: u32, failed: bool) {
+        if self.frames[parent].generation != generation {
+            return;
+        }
+        self.frames[parent].failed |= failed;
+        self.frames[parent].left -= 1;
+        if self.frames[parent].left > 0 {
+            return;
+        }
+        if self.frames[parent].failed { self.answer(parent, true) } else { self.call(parent) }
+    }
+
+    /// The caller of a frame waits no longer. What is being served is finished.
+    pub(crate) fn give_up(&mut self, frame: u32) {
+        let Frame { parent, parent_generation, optional, phase, sent, .. } = self.frames[frame];
+        if phase == Phase::Waiting {
+            self.leave_queue(frame);
+        }
+        if parent == NONE {
+            self.end(frame, self.now - sent, false);
+        }
+        self.frames[frame].abandoned = true;
+        if phase == Phase::Waiting {
+            self.frames.remove(frame);
+        }
+        if parent != NONE {
+            self.returned(parent, parent_generation, !optional);
+        }
+    }
+
+    /// A request of a user has come to an end. A failed one counts with the timeout.
+    fn end(&mut self, frame: u32, latency: f64, ok: bool) {
+        let Frame { sent, from, kind, .. } = self.frames[frame];
+        let latency = if ok { latency } else { self.agenda.answers.seconds };
+        self.ended.push(sent, latency, ok, from as usize, kind as usize);
+    }
+}

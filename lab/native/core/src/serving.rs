@@ -1,0 +1,91 @@
+//! A request at its callee: it finds a pod, waits for a worker, and is served.
+
+use rand::Rng;
+
+use crate::agenda::Happens;
+use crate::engine::Engine;
+use crate::frames::{Frame, Phase};
+use crate::pool::Admission;
+
+impl Engine {
+    pub(crate) fn reach(&mut self, frame: u32) {
+        if self.frames[frame].abandoned {
+            self.frames.remove(frame);
+            return;
+        }
+        let (_, service, cluster) = self.place(frame);
+        let row = self.row(frame);
+        self.counts.arrived[row] += 1;
+        self.frames[frame].arrived = self.now;
+        let place = &mut self.places[(service, cluster)];
+        let chosen = if place.state.available { place.choose() } else { None };
+        let generation = self.frames[frame].generation;
+        let admission = match chosen {
+            Some(pod) => {
+                self.frames[frame].pod = pod as u32;
+                place.pods[pod].arrive(self.now, frame, generation)
+            }
+            None => Admission::Refused,
+        };
+        match admission {
+            Admission::Serve => self.serve(frame),
+            Admission::Wait => {
+                self.frames[frame].phase = Phase::Waiting;
+                self.agenda.queues[service].set(self.now, frame, generation);
+            }
+            Admission::Refused => {
+                self.counts.failed[row] += 1;
+                self.answer(frame, true);
+            }
+        }
+    }
+
+    fn serve(&mut self, frame: u32) {
+        let (endpoint, service, cluster) = self.place(frame);
+        let speed = self.places[(service, cluster)].state.speed;
+        let endpoint = &self.application.endpoints[endpoint];
+        let seconds = endpoint.mean_s[cluster] / speed * endpoint.shape.draw(&mut self.chance);
+        self.frames[frame].phase = Phase::Serving;
+        self.frames[frame].started = self.now;
+        self.agenda.add(self.now + seconds, frame, Happens::Served);
+    }
+
+    /// Serves waiting requests of a pod while it has free workers.
+    pub(crate) fn serve_waiting(&mut self, service: usize, cluster: usize, pod: usize) {
+        while let Some(next) =
+            self.places[(service, cluster)].pods[pod].next(self.now, Self::waits(&self.frames))
+        {
+            self.serve(next);
+        }
+    }
+
+    pub(crate) fn served(&mut self, frame: u32) {
+        let (endpoint, service, cluster) = self.place(frame);
+        let Frame { pod, arrived, started, .. } = self.frames[frame];
+        let row = self.row(frame);
+        let place = &mut self.places[(service, cluster)];
+        if let Some(next) = place.pods[pod as usize].release(self.now, Self::waits(&self.frames)) {
+            self.serve(next);
+        }
+        let state = self.places[(service, cluster)].state;
+        let error_rate = self.application.endpoints[endpoint].error_rate.max(state.error_rate);
+        if error_rate > 0.0 && self.chance.random::<f64>() < error_rate {
+            self.counts.failed[row] += 1;
+            self.answer(frame, true);
+            return;
+        }
+        self.counts.served[row] += 1;
+        self.counts.own_s[row] += self.now - arrived;
+        self.counts.waited_s[row] += started - arrived;
+        self.frames[frame].phase = Phase::Calling;
+        self.call(frame);
+    }
+
+    pub(crate) fn leave_queue(&mut self, frame: u32) {
+        let (_, service, cluster) = self.place(frame);
+        let pod = self.frames[frame].pod as usize;
+        self.places[(service, cluster)].pods[pod].leave();
+        let row = self.row(frame);
+        self.counts.failed[row] += 1;
+    }
+}
