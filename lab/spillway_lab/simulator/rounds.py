@@ -66,13 +66,21 @@ def check(scenario: Scenario, policies: list[str]) -> None:
 def rounds(
     scenario: Scenario, policies: list[str], seed: int, folder: Path, show: Callable[[str], None]
 ) -> Iterator[Simulated]:
-    """Yields all rounds, interleaved: A B C, C B A. Rounds of a repetition share a seed."""
+    """Yields all rounds, interleaved: A B C, C B A.
+
+    Rounds of a repetition share a seed, so that all policies meet the same arrivals.
+    """
     check(scenario, policies)
     planner = Planner(scenario, folder)
     repetitions = scenario.document.repetitions
     for policy, repetition in variants.interleaved(policies, repetitions):
         show(f"{policy} {repetition + 1} of {repetitions}")
-        yield _Round(scenario, planner, policy, seed + repetition).run(repetition)
+        yield _Round(scenario, planner, policy, _seed(seed, repetition)).run(repetition)
+
+
+def _seed(seed: int, repetition: int) -> int:
+    """Returns the seed of a repetition's rounds. No other run has it."""
+    return int(np.random.SeedSequence([seed, repetition]).generate_state(1, np.uint64)[0])
 
 
 class _Round:

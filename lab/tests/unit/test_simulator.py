@@ -53,6 +53,19 @@ def test_the_same_seed_gives_the_same_requests():
     assert first.tolist() == again.tolist() != other.tolist()
 
 
+def test_the_same_seed_gives_the_same_arrivals_under_other_rules():
+    """All calls stay, or all go east: users send the same, and see other latencies."""
+    stayed, moved = (_ran(SCENARIO, rules, west=20, seed=3).ended() for rules in ({}, TO_EAST))
+    assert sorted(stayed.at_s.tolist()) == sorted(moved.at_s.tolist())
+    assert sorted(stayed.latency_ms.tolist()) != sorted(moved.latency_ms.tolist())
+
+
+def test_every_repetition_of_every_run_has_a_seed_of_its_own():
+    """Seeds that follow each other have no round in common."""
+    assert len({rounds._seed(seed, repetition) for seed in range(5) for repetition in range(5)}) == 25
+    assert rounds._seed(1, 2) == rounds._seed(1, 2)
+
+
 def test_a_known_model_has_the_measured_load_and_the_true_capacity():
     """Demand is what entered per second; a backend of four workers of 40 ms serves 100."""
     engine = _ran(SCENARIO, {}, west=20)

@@ -9,8 +9,7 @@ impl Engine {
     /// A user of a cluster sends a request.
     pub(crate) fn enter(&mut self, cluster: usize) {
         self.entered += 1;
-        let kind = self.users.kind(&mut self.chance);
-        let endpoint = self.users.kinds[kind].endpoint;
+        let (kind, endpoint) = self.users.take(cluster);
         let frame = self.frames.add(Frame {
             endpoint: endpoint as u32,
             cluster: cluster as u16,
@@ -19,7 +18,6 @@ impl Engine {
             ..Frame::sent(self.now)
         });
         self.agenda.answers.set(self.now, frame, self.frames[frame].generation);
-        self.users.draw_next(cluster, &mut self.chance);
         self.reach(frame);
     }
 

@@ -21,6 +21,7 @@ pub struct Engine {
     pub(crate) places: Places,
     pub(crate) agenda: Agenda,
     pub(crate) frames: Frames,
+    /// Of service times, errors and choices. Users have their own.
     pub(crate) chance: Pcg64,
     pub(crate) now: f64,
     pub(crate) counts: Counts,
@@ -33,14 +34,15 @@ impl Engine {
     /// `user_timeout_s`: how long users wait for an answer.
     pub fn new(application: Application, kinds: Vec<Kind>, user_timeout_s: f64, seed: u64) -> Self {
         let clusters = application.clusters;
+        let mut seeds = Pcg64::seed_from_u64(seed);
         let queue_timeouts_s = application.services.iter().map(|service| service.queue_timeout_s);
         Self {
-            users: Users::new(kinds),
+            users: Users::new(kinds, clusters, &mut seeds),
             routes: Routes::new(application.routes, clusters),
             places: Places::new(&application.services, clusters),
             agenda: Agenda::new(queue_timeouts_s, application.call_timeout_s, user_timeout_s),
             frames: Frames::default(),
-            chance: Pcg64::seed_from_u64(seed),
+            chance: Pcg64::from_rng(&mut seeds),
             now: 0.0,
             counts: Counts::new(application.endpoints.len(), application.routes, clusters),
             ended: Ended::default(),
@@ -52,7 +54,7 @@ impl Engine {
 
     /// Sets the load of every cluster, from now on.
     pub fn set_load(&mut self, load: Vec<Vec<Segment>>, poisson: bool) {
-        self.users.set_load(self.now, load, poisson, &mut self.chance);
+        self.users.set_load(self.now, load, poisson);
     }
 
     /// Sets the round trips between clusters, in seconds [from, to].

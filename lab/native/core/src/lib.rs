@@ -5,7 +5,8 @@
 //! at the same time. A call goes to the cluster that its route's weights choose, at random. That is
 //! the emulator of the lab (lab/emulator), and Envoy's weighted clusters, without their own costs.
 //!
-//! Times are in seconds. A seed determines everything that happens.
+//! Times are in seconds. A seed determines everything that happens. When users send requests, and of
+//! which kind, depends on the seed and the load alone.
 
 mod agenda;
 pub mod application;

@@ -1,6 +1,6 @@
 //! Users of every cluster: when they send requests, and of which kind.
 
-use rand::Rng;
+use rand::{Rng, RngCore, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::arrivals::{Arrivals, Segment};
@@ -12,46 +12,52 @@ pub struct Kind {
     pub share: f64,
 }
 
+/// Each cluster's users have a random stream of their own. Whatever happens to requests, the same
+/// seed gives the same arrivals of the same kinds.
 #[derive(Clone, Debug)]
 pub struct Users {
-    pub kinds: Vec<Kind>,
+    kinds: Vec<Kind>,
+    chances: Vec<Pcg64>,
     arrivals: Vec<Arrivals>,
     /// Time of the next request of each cluster. Infinite: there is none.
     upcoming: Vec<f64>,
 }
 
 impl Users {
-    pub fn new(kinds: Vec<Kind>) -> Self {
-        Self { kinds, arrivals: vec![], upcoming: vec![] }
+    pub fn new(kinds: Vec<Kind>, clusters: usize, seeds: &mut impl RngCore) -> Self {
+        let chances = (0..clusters).map(|_| Pcg64::from_rng(seeds)).collect();
+        Self { kinds, chances, arrivals: vec![], upcoming: vec![] }
     }
 
     /// Sets the load of every cluster, from now on.
-    pub fn set_load(&mut self, now: f64, load: Vec<Vec<Segment>>, poisson: bool, chance: &mut Pcg64) {
+    pub fn set_load(&mut self, now: f64, load: Vec<Vec<Segment>>, poisson: bool) {
         self.arrivals = load.into_iter().map(|segments| Arrivals::new(now, segments, poisson)).collect();
-        self.upcoming = self.arrivals.iter_mut().map(|arrivals| arrivals.next(chance)).collect();
+        let each = self.arrivals.iter_mut().zip(&mut self.chances);
+        self.upcoming = each.map(|(arrivals, chance)| arrivals.next(chance)).collect();
     }
 
     pub fn upcoming(&self) -> &[f64] {
         &self.upcoming
     }
 
-    /// Draws the kind of a request.
-    pub fn kind(&self, chance: &mut Pcg64) -> usize {
-        let total: f64 = self.kinds.iter().map(|kind| kind.share).sum();
-        let mut left = if self.kinds.len() > 1 { chance.random::<f64>() * total } else { 0.0 };
-        let mut chosen = 0;
-        for (index, kind) in self.kinds.iter().enumerate() {
-            chosen = index;
-            left -= kind.share;
-            if left < 0.0 {
-                break;
-            }
-        }
-        chosen
+    /// Takes the upcoming request of a cluster. Returns its kind and its endpoint.
+    pub fn take(&mut self, cluster: usize) -> (usize, usize) {
+        let kind = self.draw_kind(cluster);
+        self.upcoming[cluster] = self.arrivals[cluster].next(&mut self.chances[cluster]);
+        (kind, self.kinds[kind].endpoint)
     }
 
-    /// Draws when the next request of a cluster is sent.
-    pub fn draw_next(&mut self, cluster: usize, chance: &mut Pcg64) {
-        self.upcoming[cluster] = self.arrivals[cluster].next(chance);
+    fn draw_kind(&mut self, cluster: usize) -> usize {
+        let last = self.kinds.len() - 1;
+        if last == 0 {
+            return 0;
+        }
+        let total: f64 = self.kinds.iter().map(|kind| kind.share).sum();
+        let mut left = self.chances[cluster].random::<f64>() * total;
+        let chosen = self.kinds.iter().position(|kind| {
+            left -= kind.share;
+            left < 0.0
+        });
+        chosen.unwrap_or(last)
     }
 }
