@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::deadlines::Deadlines;
-use crate::frames::{Frames, Phase};
+use crate::frames::{Frames, NONE, is_awaited, waits};
 use crate::users::Users;
 
 /// What happens to a frame at a known time.
@@ -62,39 +62,53 @@ enum Source {
     Users(usize),
     Queue(usize),
     Calls,
-    Answers,
+    Requests,
 }
 
 #[derive(Clone, Debug)]
 pub struct Agenda {
     events: BinaryHeap<Event>,
     order: u64,
-    /// Of waiting in the queues of each service.
-    pub queues: Vec<Deadlines>,
-    /// Of calls.
-    pub calls: Deadlines,
-    /// Of the users' requests.
-    pub answers: Deadlines,
+    /// Of waiting in queues, by timeout. Few services have a timeout of their own.
+    queues: Vec<Deadlines>,
+    calls: Deadlines,
+    requests: Deadlines,
 }
 
 impl Agenda {
-    pub fn new(
-        queue_timeouts_s: impl Iterator<Item = f64>,
-        call_timeout_s: f64,
-        user_timeout_s: f64,
-    ) -> Self {
+    pub fn new(call_timeout_s: f64, user_timeout_s: f64) -> Self {
         Self {
             events: BinaryHeap::new(),
             order: 0,
-            queues: queue_timeouts_s.map(Deadlines::new).collect(),
+            queues: vec![],
             calls: Deadlines::new(call_timeout_s),
-            answers: Deadlines::new(user_timeout_s),
+            requests: Deadlines::new(user_timeout_s),
         }
+    }
+
+    pub fn user_timeout_s(&self) -> f64 {
+        self.requests.seconds
     }
 
     pub fn add(&mut self, at: f64, frame: u32, what: Happens) {
         self.order += 1;
         self.events.push(Event { at, order: self.order, frame, what });
+    }
+
+    /// Sets the deadline of a frame that waits in a queue with this timeout.
+    pub fn wait(&mut self, now: f64, timeout_s: f64, frame: u32, frames: &Frames) {
+        let found = self.queues.iter().position(|deadlines| deadlines.seconds == timeout_s);
+        let index = found.unwrap_or_else(|| {
+            self.queues.push(Deadlines::new(timeout_s));
+            self.queues.len() - 1
+        });
+        self.queues[index].set(now, frame, frames[frame].generation, waits(frames));
+    }
+
+    /// Sets the deadline of a user's request or of a call.
+    pub fn await_answer(&mut self, now: f64, frame: u32, frames: &Frames) {
+        let deadlines = if frames[frame].parent == NONE { &mut self.requests } else { &mut self.calls };
+        deadlines.set(now, frame, frames[frame].generation, is_awaited(frames));
     }
 
     /// Takes out what happens next, and when, if that is not after `until`.
@@ -106,9 +120,9 @@ impl Agenda {
         let next = match source {
             Source::Events => self.events.pop().map(|event| Next::Event(event.what, event.frame))?,
             Source::Users(cluster) => Next::Enters(cluster),
-            Source::Queue(service) => Next::LeavesQueue(self.queues[service].take()?),
+            Source::Queue(index) => Next::LeavesQueue(self.queues[index].take()?),
             Source::Calls => Next::GivesUp(self.calls.take()?),
-            Source::Answers => Next::GivesUp(self.answers.take()?),
+            Source::Requests => Next::GivesUp(self.requests.take()?),
         };
         Some((at, next))
     }
@@ -120,17 +134,14 @@ impl Agenda {
                 first = (at, Source::Users(cluster));
             }
         }
-        for (service, deadlines) in self.queues.iter_mut().enumerate() {
-            if let Some(at) = deadlines.next(|f, g| frames.is(f, g, Phase::Waiting))
-                && at < first.0
-            {
-                first = (at, Source::Queue(service));
+        for (index, deadlines) in self.queues.iter_mut().enumerate() {
+            if let Some(at) = deadlines.next(first.0, waits(frames)) {
+                first = (at, Source::Queue(index));
             }
         }
-        for (deadlines, source) in [(&mut self.calls, Source::Calls), (&mut self.answers, Source::Answers)] {
-            if let Some(at) = deadlines.next(|f, g| frames.is_awaited(f, g))
-                && at < first.0
-            {
+        for (deadlines, source) in [(&mut self.calls, Source::Calls), (&mut self.requests, Source::Requests)]
+        {
+            if let Some(at) = deadlines.next(first.0, is_awaited(frames)) {
                 first = (at, source);
             }
         }

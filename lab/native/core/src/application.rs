@@ -46,7 +46,7 @@ impl Times {
 
 /// A call of an endpoint. `route` chooses the cluster: it is the index of the pair of the calling
 /// service and the called endpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub endpoint: usize,
     pub route: usize,

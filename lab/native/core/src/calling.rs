@@ -17,7 +17,7 @@ impl Engine {
             kind: kind as u16,
             ..Frame::sent(self.now)
         });
-        self.agenda.answers.set(self.now, frame, self.frames[frame].generation);
+        self.agenda.await_answer(self.now, frame, &self.frames);
         self.reach(frame);
     }
 
@@ -32,20 +32,21 @@ impl Engine {
                 return;
             }
             self.frames[frame].stage += 1;
-            let mut chosen: Vec<(Call, Option<usize>)> = Vec::new();
+            let mut chosen = std::mem::take(&mut self.chosen);
             for call in &self.application.endpoints[endpoint].stages[stage] {
                 for _ in 0..call.times.draw(&mut self.chance) {
-                    chosen.push((call.clone(), self.routes.destination(call.route, from, &mut self.chance)));
+                    chosen.push((*call, self.routes.destination(call.route, from, &mut self.chance)));
                 }
             }
-            if chosen.is_empty() {
-                continue;
-            }
-            self.frames[frame].left = chosen.len() as u32;
-            for (call, to) in chosen {
+            let left = chosen.len() as u32;
+            self.frames[frame].left = left;
+            for (call, to) in chosen.drain(..) {
                 self.send(frame, from, &call, to);
             }
-            return;
+            self.chosen = chosen;
+            if left > 0 {
+                return;
+            }
         }
     }
 
@@ -61,7 +62,7 @@ impl Engine {
             from: from as u16,
             ..Frame::sent(self.now)
         });
-        self.agenda.calls.set(self.now, frame, self.frames[frame].generation);
+        self.agenda.await_answer(self.now, frame, &self.frames);
         let Some(to) = to else {
             self.answer(frame, true);
             return;
@@ -142,7 +143,7 @@ impl Engine {
     /// A request of a user has come to an end. A failed one counts with the timeout.
     fn end(&mut self, frame: u32, latency: f64, ok: bool) {
         let Frame { sent, from, kind, .. } = self.frames[frame];
-        let latency = if ok { latency } else { self.agenda.answers.seconds };
+        let latency = if ok { latency } else { self.agenda.user_timeout_s() };
         self.ended.push(sent, latency, ok, from as usize, kind as usize);
     }
 }

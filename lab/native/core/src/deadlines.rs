@@ -16,14 +16,23 @@ impl Deadlines {
         Self { seconds, waiting: VecDeque::new() }
     }
 
-    /// Sets a deadline for a frame of this generation.
-    pub fn set(&mut self, now: f64, frame: u32, generation: u32) {
+    /// Sets a deadline for a frame of this generation. Removes the first ones if `open` says that they
+    /// no longer matter.
+    pub fn set(&mut self, now: f64, frame: u32, generation: u32, open: impl Fn(u32, u32) -> bool) {
+        while self.waiting.front().is_some_and(|&(_, frame, generation)| !open(frame, generation)) {
+            self.waiting.pop_front();
+        }
         self.waiting.push_back((now + self.seconds, frame, generation));
     }
 
-    /// Returns the next deadline that `open` says still matters, without removing it.
-    pub fn next(&mut self, open: impl Fn(u32, u32) -> bool) -> Option<f64> {
+    /// Returns the next deadline before `limit` that still matters, without removing it.
+    ///
+    /// Few deadlines are that near. The frames of the others are not looked at.
+    pub fn next(&mut self, limit: f64, open: impl Fn(u32, u32) -> bool) -> Option<f64> {
         while let Some(&(at, frame, generation)) = self.waiting.front() {
+            if at >= limit {
+                return None;
+            }
             if open(frame, generation) {
                 return Some(at);
             }

@@ -6,9 +6,9 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 use crate::agenda::{Agenda, Happens, Next};
-use crate::application::Application;
+use crate::application::{Application, Call};
 use crate::arrivals::Segment;
-use crate::frames::{Frames, Phase};
+use crate::frames::Frames;
 use crate::places::{Places, State};
 use crate::routes::Routes;
 use crate::statistics::{Counts, Ended};
@@ -23,6 +23,8 @@ pub struct Engine {
     pub(crate) frames: Frames,
     /// Of service times, errors and choices. Users have their own.
     pub(crate) chance: Pcg64,
+    /// The calls of a stage and where they go. Kept for its memory.
+    pub(crate) chosen: Vec<(Call, Option<usize>)>,
     pub(crate) now: f64,
     pub(crate) counts: Counts,
     pub(crate) ended: Ended,
@@ -35,14 +37,14 @@ impl Engine {
     pub fn new(application: Application, kinds: Vec<Kind>, user_timeout_s: f64, seed: u64) -> Self {
         let clusters = application.clusters;
         let mut seeds = Pcg64::seed_from_u64(seed);
-        let queue_timeouts_s = application.services.iter().map(|service| service.queue_timeout_s);
         Self {
             users: Users::new(kinds, clusters, &mut seeds),
             routes: Routes::new(application.routes, clusters),
             places: Places::new(&application.services, clusters),
-            agenda: Agenda::new(queue_timeouts_s, application.call_timeout_s, user_timeout_s),
+            agenda: Agenda::new(application.call_timeout_s, user_timeout_s),
             frames: Frames::default(),
             chance: Pcg64::from_rng(&mut seeds),
+            chosen: vec![],
             now: 0.0,
             counts: Counts::new(application.endpoints.len(), application.routes, clusters),
             ended: Ended::default(),
@@ -141,10 +143,5 @@ impl Engine {
     pub(crate) fn row(&self, frame: u32) -> usize {
         let frame = &self.frames[frame];
         frame.endpoint as usize * self.application.clusters + frame.cluster as usize
-    }
-
-    /// Whether a frame of that generation still waits for a worker.
-    pub(crate) fn waits(frames: &Frames) -> impl Fn(u32, u32) -> bool {
-        |frame, generation| frames.is(frame, generation, Phase::Waiting)
     }
 }

@@ -93,15 +93,17 @@ impl Frames {
     pub fn in_progress(&self) -> usize {
         self.frames.len() - self.free.len()
     }
+}
 
-    pub fn is(&self, index: u32, generation: u32, phase: Phase) -> bool {
-        let frame = &self.frames[index as usize];
-        frame.generation == generation && frame.phase == phase
-    }
+/// Whether a frame of that generation waits for a worker.
+pub fn waits(frames: &Frames) -> impl Fn(u32, u32) -> bool {
+    |index, generation| frames[index].generation == generation && frames[index].phase == Phase::Waiting
+}
 
-    /// Returns whether this is still the call of that generation, and its caller still waits.
-    pub fn is_awaited(&self, index: u32, generation: u32) -> bool {
-        let frame = &self.frames[index as usize];
+/// Whether this is still the frame of that generation, and its caller still waits.
+pub fn is_awaited(frames: &Frames) -> impl Fn(u32, u32) -> bool {
+    |index, generation| {
+        let frame = &frames[index];
         frame.generation == generation && frame.phase != Phase::Free && !frame.abandoned
     }
 }

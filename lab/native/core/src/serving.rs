@@ -4,7 +4,7 @@ use rand::Rng;
 
 use crate::agenda::Happens;
 use crate::engine::Engine;
-use crate::frames::{Frame, Phase};
+use crate::frames::{Frame, Phase, waits};
 use crate::pool::Admission;
 
 impl Engine {
@@ -31,7 +31,8 @@ impl Engine {
             Admission::Serve => self.serve(frame),
             Admission::Wait => {
                 self.frames[frame].phase = Phase::Waiting;
-                self.agenda.queues[service].set(self.now, frame, generation);
+                let timeout_s = self.application.services[service].queue_timeout_s;
+                self.agenda.wait(self.now, timeout_s, frame, &self.frames);
             }
             Admission::Refused => {
                 self.counts.failed[row] += 1;
@@ -52,9 +53,7 @@ impl Engine {
 
     /// Serves waiting requests of a pod while it has free workers.
     pub(crate) fn serve_waiting(&mut self, service: usize, cluster: usize, pod: usize) {
-        while let Some(next) =
-            self.places[(service, cluster)].pods[pod].next(self.now, Self::waits(&self.frames))
-        {
+        while let Some(next) = self.places[(service, cluster)].pods[pod].next(self.now, waits(&self.frames)) {
             self.serve(next);
         }
     }
@@ -64,7 +63,7 @@ impl Engine {
         let Frame { pod, arrived, started, .. } = self.frames[frame];
         let row = self.row(frame);
         let place = &mut self.places[(service, cluster)];
-        if let Some(next) = place.pods[pod as usize].release(self.now, Self::waits(&self.frames)) {
+        if let Some(next) = place.pods[pod as usize].release(self.now, waits(&self.frames)) {
             self.serve(next);
         }
         let state = self.places[(service, cluster)].state;
