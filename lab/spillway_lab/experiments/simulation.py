@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from spillway_lab.scenario.application import Application, Call, Endpoint, ServiceTime
+from spillway_lab.scenario.flows import endpoint_of
 from spillway_lab.scenario.scenario import Request
 
 Done = Callable[[float], None]
@@ -106,13 +107,6 @@ class Simulation:
         if call.count is not None:
             return call.count
         return int(call.probability is None or self._random.random() < call.probability)
-
-
-def endpoint_of(application: Application, service: str, method: str, path: str) -> Endpoint:
-    for endpoint in application.services[service].endpoints:
-        if (endpoint.method, endpoint.path) == (method, path):
-            return endpoint
-    raise KeyError(f"{service} {method} {path}: no endpoint has exactly this path")
 
 
 def draw(time: ServiceTime, chance: random.Random) -> float:

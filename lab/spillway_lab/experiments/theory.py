@@ -106,7 +106,7 @@ def waterfall(scenario: Scenario, services: list[str]) -> Predicted:
     first, second = scenario.clusters
     here, shares = scenario.document.load.measure.first_rps.get(first, 0.0), []
     for name in services[1:]:
-        kept = min(here, scenario.document.placement[name][first].threshold_rps)
+        kept = min(here, scenario.threshold_rps(name, first))
         shares.append(1 - kept / here)
         here = kept
     return at(scenario, services, tuple(shares))

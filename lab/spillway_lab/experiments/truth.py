@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_lab.experiments.simulation import Simulation, endpoint_of
-from spillway_lab.scenario.application import Application, Call
+from spillway_lab.experiments.simulation import Simulation
+from spillway_lab.scenario.application import Application
 from spillway_lab.scenario.errors import InvalidInput, LabError
+from spillway_lab.scenario.flows import calls_per_request, rates
 from spillway_lab.scenario.scenario import Request, Scenario
 
 _LEAST_BUSY = 0.1
@@ -180,26 +181,6 @@ def _ratios(application: Application) -> Iterator[tuple[tuple[str, str], float]]
                 found[f"{call.service} {call.method} {call.path}"] += calls_per_request(call)
             for class_id, times in found.items():
                 yield (f"{name} {endpoint.method} {endpoint.path}", class_id), times
-
-
-def rates(application: Application, requests: list[Request]) -> dict[str, float]:
-    """Requests of every class that one request at the entry causes."""
-    found: dict[str, float] = defaultdict(float)
-
-    def add(service: str, method: str, path: str, rate: float) -> None:
-        found[f"{service} {method} {path}"] += rate
-        endpoint = endpoint_of(application, service, method, path)
-        for call in (call for stage in endpoint.calls for call in stage):
-            add(call.service, call.method, call.path, rate * calls_per_request(call))
-
-    total = sum(request.share for request in requests)
-    for request in requests:
-        add(request.service, request.method, request.path, request.share / total)
-    return dict(found)
-
-
-def calls_per_request(call: Call) -> float:
-    return float(call.count or 1) if call.probability is None else call.probability
 
 
 def utilisation(application: Application, service: str, by_class: Mapping[str, float], rps: float) -> float:

@@ -4,7 +4,7 @@ import base64
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spillway_lab.render.pods import HOST, Plan
 from spillway_lab.scenario.behaviour import Keys
@@ -32,24 +32,23 @@ def targets(
     count = count or length(keys, cluster)
     values = _Values(keys, cluster, rng)
     lines = []
-    for request, times in zip(
-        scenario.document.requests, apportion(scenario.document.requests, count), strict=True
-    ):
+    requests = scenario.document.requests
+    shares = [request.share_in(cluster) for request in requests]
+    for request, times in zip(requests, apportion(shares, count), strict=True):
         ports = layout.entry_ports(request.service, cluster)
         lines += [_target(request, ports[i % len(ports)], values) for i in range(times) if ports]
     rng.shuffle(lines)
     return lines
 
 
-def apportion(requests: list[Request], count: int) -> list[int]:
-    """Splits `count` between the requests by share: largest remainders, and at least one each."""
-    total = sum(request.share for request in requests)
-    exact = [count * request.share / total for request in requests]
+def apportion(shares: Sequence[float], count: int) -> list[int]:
+    """Splits `count` by shares: largest remainders, and at least one for each share above 0."""
+    exact = [count * share / sum(shares) for share in shares]
     given = [int(x) for x in exact]
     by_remainder = sorted(range(len(exact)), key=lambda i: given[i] - exact[i])
     for i in by_remainder[: count - sum(given)]:
         given[i] += 1
-    return [max(1, n) for n in given]
+    return [max(1, n) if share else 0 for n, share in zip(given, shares, strict=True)]
 
 
 def length(keys: Mapping[str, Keys], cluster: str) -> int:

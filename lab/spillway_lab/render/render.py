@@ -80,8 +80,8 @@ def topology(scenario: Scenario) -> dict:
             {
                 "name": service,
                 "placements": [
-                    {"cluster": cluster, "threshold_rps": placement.threshold_rps}
-                    for cluster, placement in placements.items()
+                    {"cluster": cluster, "threshold_rps": scenario.threshold_rps(service, cluster)}
+                    for cluster in placements
                 ],
             }
             for service, placements in scenario.document.placement.items()

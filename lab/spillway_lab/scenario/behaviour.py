@@ -21,6 +21,12 @@ class ServiceTime(Model):
     mean_ms: Positive
     cv: Positive | None = None
 
+    @property
+    def cv2(self) -> float:
+        """The squared coefficient of variation."""
+        known = {"constant": 0.0, "exponential": 1.0}
+        return known.get(self.distribution, (self.cv or 0.0) ** 2)
+
 
 class Cache(Model):
     """A least-recently-used cache of one endpoint, in each pod for itself.

@@ -27,8 +27,9 @@ class Link(Model):
 
 class Placement(Model):
     pods: Annotated[int, Field(ge=1)] = 1
-    # threshold of the Waterfall policy, for all the cluster's pods together
-    threshold_rps: NotNegative = 0
+    # static threshold of the Waterfall policy, for all the cluster's pods together; None: that of
+    # a careful operator, see Scenario.threshold_rps
+    threshold_rps: NotNegative | None = None
 
 
 class Request(Model):
@@ -39,6 +40,12 @@ class Request(Model):
     path: str
     request_bytes: Annotated[int, Field(ge=0)] = 0
     share: Positive = 1.0
+    # of the users of a cluster, where it differs
+    share_by_cluster: dict[str, NotNegative] = Field(default_factory=dict)
+
+    def share_in(self, cluster: str) -> float:
+        """Returns its part of a cluster's requests, relative to the parts of the others."""
+        return self.share_by_cluster.get(cluster, self.share)
 
 
 def directed(links: list[Link], rtt_ms: Matrix, egress: float | Matrix) -> list[Link]:

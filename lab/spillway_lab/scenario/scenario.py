@@ -12,7 +12,7 @@ from spillway_contracts import ContractError, traffic_class
 
 from spillway_lab.scenario import application as applications
 from spillway_lab.scenario import events as happenings
-from spillway_lab.scenario import places
+from spillway_lab.scenario import flows, places, queues
 from spillway_lab.scenario.application import Application, Model
 from spillway_lab.scenario.errors import InvalidInput, from_validation
 from spillway_lab.scenario.events import Event
@@ -52,13 +52,25 @@ class Document(Model):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "Document":
         # Links can only be listed, and events compared with them, once the matrices are sound.
-        for check in (self._unknown_clusters, self._network_problems, self._event_problems):
+        checks = (self._unknown_clusters, self._network_problems, self._event_problems, self._share_problems)
+        for check in checks:
             if problems := list(check()):
                 raise ValueError("; ".join(problems))
         return self
 
     def directed_links(self) -> list[Link]:
         return places.directed(self.links, self.rtt_ms, self.egress_usd_per_gb or 0.0)
+
+    def shares(self) -> list[float]:
+        """Returns each request's part of all users' requests at the start of the measured part."""
+        load = self.load.measure.first_rps
+        if not any(load.values()):
+            load = dict.fromkeys(self.clusters, 1.0)
+        total = {c: sum(request.share_in(c) for request in self.requests) for c in load}
+        return [
+            sum(rps * request.share_in(c) / total[c] for c, rps in load.items() if rps)
+            for request in self.requests
+        ]
 
     def rates(self) -> Iterator[tuple[str, Rates]]:
         """Yields every set of rates with its key, for error texts."""
@@ -75,6 +87,11 @@ class Document(Model):
         seconds, links = self.load.measure.seconds, self.directed_links()
         return happenings.problems(self.events, seconds, list(self.clusters), links, self.placement)
 
+    def _share_problems(self) -> Iterator[str]:
+        for cluster in self.clusters:
+            if not any(request.share_in(cluster) for request in self.requests):
+                yield f"requests.share_by_cluster.{cluster}: all 0; allowed: at least one above 0"
+
     def _unknown_clusters(self) -> Iterator[str]:
         allowed = ", ".join(self.clusters)
         named = [(f"links[{i}].source_cluster", link.source_cluster) for i, link in enumerate(self.links)]
@@ -85,6 +102,11 @@ class Document(Model):
             (f"placement.{service}", cluster) for service, at in self.placement.items() for cluster in at
         ]
         named += [(key, cluster) for key, rps in self.rates() for cluster in rps]
+        named += [
+            (f"requests[{i}].share_by_cluster", cluster)
+            for i, request in enumerate(self.requests)
+            for cluster in request.share_by_cluster
+        ]
         for key, cluster in named:
             if cluster not in self.clusters:
                 yield f"{key}: unknown cluster {cluster!r}; clusters: {allowed}"
@@ -108,6 +130,25 @@ class Scenario(Model):
     def links(self) -> list[Link]:
         """Directed links. A link with `both_ways` gives two."""
         return self.document.directed_links()
+
+    def threshold_rps(self, service: str, cluster: str) -> float:
+        """Returns Waterfall's static threshold of a service in a cluster.
+
+        Without one in the file it is that of a careful operator: where the knee of a pod's latency
+        begins, for the scenario's own mix of requests, times the number of pods. It is 0, so not
+        declared, for a service that gets no requests.
+        """
+        placed = self.document.placement[service][cluster]
+        if placed.threshold_rps is not None:
+            return placed.threshold_rps
+        application = self.application_of(cluster)
+        by_class = flows.rates(application, self.document.requests, self.document.shares())
+        work = flows.work(application, service, by_class)
+        if work is None:
+            return 0.0
+        workers = application.services[service].workers
+        at_knee = queues.knee(workers, work.cv2) * workers / work.mean_ms * 1000
+        return round(placed.pods * at_knee, 3)
 
     def live(self) -> "Scenario":
         """Returns the scenario as a live run has it: stretched, and its time scale is 1."""

@@ -18,6 +18,7 @@ Policy = Literal[
     "spillway-no-papa",
     "spillway-frozen-curves",
     "papa-only",
+    "waterfall-worst-case",
     "waterfall-central",
     "round-robin",
     "l3",
@@ -56,6 +57,10 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
         "papa-only": Variant(
             refused=f"{_PROPOSED_ONLY}, and SLATE's start for PAPA alone (section 5.5: mostly local, a "
             "little everywhere) is none"
+        ),
+        # SLATE's own rule of section 5.1, beside the thresholds that `waterfall` has.
+        "waterfall-worst-case": Variant(
+            refused="its thresholds are learned, and a stack has those of the scenario"
         ),
         "waterfall-central": Variant(optimizer="waterfall-central"),
         "round-robin": Variant(optimizer="round-robin"),

@@ -10,8 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from spillway_lab.scenario.application import Application, Call, Endpoint
+from spillway_lab.scenario import flows
+from spillway_lab.scenario.application import Application, Endpoint
 from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.flows import Work
 from spillway_lab.scenario.scenario import Scenario
 
 Weights = Mapping[tuple[str, str, str], Mapping[str, float]]  # (cluster, service, class) -> cluster
@@ -51,6 +53,14 @@ class Indices:
         }
         return list(found)
 
+    @cached_property
+    def work(self) -> dict[str, Work]:
+        """Work of every service's mix of requests. Services without requests are left out."""
+        document = self.scenario.document
+        by_class = flows.rates(self.application, document.requests, document.shares())
+        found = {name: flows.work(self.application, name, by_class) for name in self.services}
+        return {name: work for name, work in found.items() if work is not None}
+
     def endpoints(self) -> Iterator[tuple[str, Endpoint]]:
         """Yields (service, endpoint), in the order of the classes."""
         for name, service in self.application.services.items():
@@ -86,6 +96,11 @@ def check(scenario: Scenario) -> None:
         if getattr(endpoint, key)
     ]
     problems += [
+        f"{scenario.name}: requests[{i}].share_by_cluster: not simulated; allowed live only"
+        for i, request in enumerate(scenario.document.requests)
+        if request.share_by_cluster
+    ]
+    problems += [
         f"{scenario.name}: services.{name}: called endpoint {call.method} {call.path!r} of "
         f"{call.service!r} is none of its endpoints, word for word; allowed in simulations: only those"
         for name, endpoint in Indices(scenario).endpoints()
@@ -95,8 +110,3 @@ def check(scenario: Scenario) -> None:
     ]
     if problems:
         raise InvalidInput(problems)
-
-
-def times(call: Call) -> float:
-    """Mean number of calls per request."""
-    return float(call.count) if call.count is not None else call.probability or 1.0

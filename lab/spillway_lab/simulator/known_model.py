@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from spillway_lab.scenario.application import Endpoint, Service
+from spillway_lab.scenario.flows import Work, calls_per_request
+from spillway_lab.scenario.queues import wait_ms
 from spillway_lab.simulator.engine import Counts
-from spillway_lab.simulator.indices import Indices, class_id, times
+from spillway_lab.simulator.indices import Indices, class_id
 from spillway_lab.simulator.world import World
 
 _BEGAN = 1_767_225_600.0  # Unix seconds of a simulation's second 0
@@ -47,34 +49,33 @@ def document(world: World, counts: Counts, now_s: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wait_ms(workers: int, mean_ms: float, cv2: float, u: np.ndarray) -> np.ndarray:
-    """Returns the mean wait in a queue with Poisson arrivals, at utilisations `u`.
-
-    It is Erlang's C, with Allen and Cunneen's factor for service times that are not exponential.
-    `cv2` is their squared coefficient of variation.
-    """
-    offered = workers * u
-    blocking = np.ones_like(u)
-    for c in range(1, workers + 1):
-        blocking = offered * blocking / (c + offered * blocking)
-    waits = blocking / (1 - u + u * blocking)
-    result: np.ndarray = (1 + cv2) / 2 * waits * mean_ms / (workers * (1 - u))
-    return result
-
-
 def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> dict[str, Any]:
-    """Fits a / (1 - u) + b to the queue's mean times, relative to them."""
-    mean_ms, base = endpoint.service_time.mean_ms, service.endpoints[0].service_time
-    time = endpoint.service_time
-    cv2 = {"constant": 0.0, "exponential": 1.0, "lognormal": (time.cv or 0.0) ** 2}[time.distribution]
-    y = mean_ms + wait_ms(service.workers, base.mean_ms, cv2, _UTILISATIONS)
+    """Fits a / (1 - u) + b to the queue's mean times, relative to them.
+
+    Classes of a service wait for the same workers, so they wait as long as its mix of classes says.
+    """
+    times = [
+        _endpoint_ms(index, cluster, name, endpoint)
+        for cluster in index.clusters
+        if index.pods(name, cluster)
+    ]
+    mean_ms, base = float(np.mean(times)), service.endpoints[0].service_time
+    slower = mean_ms / endpoint.service_time.mean_ms
+    mix = index.work.get(name, Work(base.mean_ms, base.cv2))
+    y = mean_ms + wait_ms(service.workers, slower * mix.mean_ms, mix.cv2, _UTILISATIONS)
     design = np.stack([1 / (1 - _UTILISATIONS), np.ones_like(y)], axis=1) / y[:, None]
     a, b = np.linalg.lstsq(design, np.ones_like(y), rcond=None)[0]
     return {
         "service": name, "class": class_id(name, endpoint), "a_ms": float(a), "b_ms": float(b), "a_se_ms": 0.0,
-        "b_se_ms": 0.0, "norm_weight": mean_ms / base.mean_ms, "u_min": 0.05, "u_max": 0.95,
+        "b_se_ms": 0.0, "norm_weight": endpoint.service_time.mean_ms / base.mean_ms, "u_min": 0.05, "u_max": 0.95,
         "samples": _SAMPLES, "rmse_ms": 0.0, "phase": "retrain", "reason": "oracle: the simulated queue's own",
     }  # fmt: skip
+
+
+def _endpoint_ms(index: Indices, cluster: str, name: str, endpoint: Endpoint) -> float:
+    """Returns an endpoint's mean service time in one cluster, where its service may be slower."""
+    number = index.application.services[name].endpoints.index(endpoint)
+    return index.scenario.application_of(cluster).services[name].endpoints[number].service_time.mean_ms
 
 
 def _capacities(world: World) -> list[dict[str, Any]]:
@@ -102,7 +103,7 @@ def _ratios(index: Indices) -> list[dict[str, Any]]:
                 "response_bytes": float(sizes[called]), "samples": _SAMPLES, "probability": 1.0,
                 "success_rate": 1.0,
             })  # fmt: skip
-            row["calls_per_request"] += times(call)
+            row["calls_per_request"] += calls_per_request(call)
     return list(found.values())
 
 

@@ -15,9 +15,10 @@ from spillway_lab.simulator.indices import Weights
 
 # The policies that `plan` has. Others of a scenario exist only live.
 PLANNED = (
-    "local", "failover", "waterfall", "waterfall-central", "round-robin", "dealer", "static", "spillway",
-    "spillway-no-papa",
+    "local", "failover", "waterfall", "waterfall-worst-case", "waterfall-central", "round-robin", "dealer", "static",
+    "spillway", "spillway-no-papa",
 )  # fmt: skip
+_WORST_CASE = "-worst-case"
 
 
 class Planner:
@@ -28,18 +29,23 @@ class Planner:
         folder.mkdir(parents=True, exist_ok=True)
         self._topology = folder / "topology.yaml"
         self._topology.write_text(yaml.safe_dump(topology(scenario), sort_keys=False))
+        # Without declared thresholds, Waterfall's are the capacity if every request were of the
+        # heaviest class (SLATE section 5.1).
+        self._undeclared = folder / "topology-undeclared.yaml"
+        self._undeclared.write_text(yaml.safe_dump(_undeclared(topology(scenario)), sort_keys=False))
 
     def rules(self, policy: str, model: dict[str, Any]) -> Weights:
         """Returns the policy's rules for this model.
 
         Raises InvalidInput with the optimizer's words.
         """
-        name = policy.removesuffix("-no-papa")
+        name = policy.removesuffix("-no-papa").removesuffix(_WORST_CASE)
+        topology_file = self._undeclared if policy.endswith(_WORST_CASE) else self._topology
         file = self._folder / "model.json"
         file.write_text(json.dumps(model))
         command = [
             sys.executable, "-m", "spillway_optimizer", "plan", "--policies", name, "--json",
-            "--topology", str(self._topology), "--model", str(file),
+            "--topology", str(topology_file), "--model", str(file),
         ]  # fmt: skip
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         if found.returncode:
@@ -51,3 +57,11 @@ class Planner:
             (rule["source_cluster"], rule["source_service"], rule["class"]): rule["weights"]
             for rule in answer["rules"]
         }
+
+
+def _undeclared(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns a topology without thresholds: each is 0, so the optimizer uses its own."""
+    for service in document["services"]:
+        for placement in service["placements"]:
+            placement["threshold_rps"] = 0.0
+    return document

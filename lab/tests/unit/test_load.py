@@ -18,7 +18,7 @@ from spillway_lab.scenario.errors import LoadError
 from spillway_lab.scenario.scenario import Request
 
 LAB = Path(__file__).resolve().parents[2]
-SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
+SCENARIO = scenario.load(LAB / "scenarios/four-clusters.yaml")
 LAYOUT = pods.plan(SCENARIO, 21_000)
 
 
@@ -26,12 +26,23 @@ def request(share: float = 1.0, **changes) -> Request:
     return Request(service="s", method="GET", path="/x/{id}", share=share, **changes)
 
 
-@pytest.mark.parametrize("shares", [[1], [1, 1, 1], [0.9, 0.1], [1000, 1]])
+@pytest.mark.parametrize("shares", [[1], [1, 1, 1], [0.9, 0.1], [1000, 1], [1000, 1, 0]])
 def test_shares_are_kept(shares: list[float]) -> None:
-    """Targets match the shares within one request, and no kind of request is left out."""
-    given = apportion([request(share) for share in shares], 1000)
-    assert all(n >= 1 for n in given)
+    """Targets match the shares within one request, and only a share of 0 is left out."""
+    given = apportion(shares, 1000)
+    assert [n >= 1 for n in given] == [share > 0 for share in shares]
     assert all(abs(n - 1000 * share / sum(shares)) <= 1 for n, share in zip(given, shares, strict=True))
+
+
+def test_users_of_a_cluster_may_have_shares_of_their_own() -> None:
+    """In one scenario, the west sends 35 checkouts with 4 carts, and central 5 with 100."""
+    loaded = scenario.load(LAB / "scenarios/contention.yaml")
+    layout = pods.plan(loaded, 20_000)
+    for cluster, expected in (("west", 35 / 39), ("central", 5 / 105)):
+        urls = [json.loads(line)["url"] for line in targets(loaded, layout, cluster)]
+        assert sum(url.endswith("/checkout") for url in urls) / len(urls) == pytest.approx(
+            expected, abs=0.002
+        )
 
 
 def test_targets_enter_at_the_clusters_own_pods() -> None:

@@ -15,7 +15,7 @@ from spillway_lab.scenario import scenario
 from spillway_lab.stack import balancing
 
 LAB = Path(__file__).resolve().parents[2]
-PLAIN = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
+PLAIN = scenario.load(LAB / "scenarios/four-clusters.yaml")
 SCENARIO = PLAIN.model_copy(
     update={"document": PLAIN.document.model_copy(update={"policies": [load_aware.NAME]})}
 )

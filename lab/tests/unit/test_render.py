@@ -18,7 +18,7 @@ from spillway_lab.scenario import scenario
 from spillway_lab.scenario.errors import InvalidInput
 
 LAB = Path(__file__).resolve().parents[2]
-SCENARIO = scenario.load(sorted((LAB / "scenarios").glob("*.yaml"))[0])
+SCENARIO = scenario.load(LAB / "scenarios/four-clusters.yaml")
 BASE = 21_000
 TEMPLATES = templates.read(LAB.parent / "infra")
 

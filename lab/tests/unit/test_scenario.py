@@ -29,17 +29,6 @@ def test_shipped_scenarios_are_valid(path: Path) -> None:
     assert pods.plan(loaded, 20_000).pods
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_thresholds_are_ninety_percent_of_the_true_capacity(path: Path) -> None:
-    """Waterfall's thresholds are the share of capacity that the scenario's comment states."""
-    loaded = scenario.load(path)
-    for service, placements in loaded.document.placement.items():
-        for cluster, placement in placements.items():
-            served = loaded.application_of(cluster).services[service]
-            capacity = placement.pods * application.capacity_rps(served, served.endpoints[0])
-            assert placement.threshold_rps == pytest.approx(0.9 * capacity, rel=0.001)
-
-
 def _set(*keys_and_value):
     *keys, last, value = keys_and_value
 

@@ -224,10 +224,7 @@ def test_a_stretched_scenario_keeps_requests_and_utilisation(tmp_path: Path) -> 
     before, after = given_.document, slow.document
     assert after.load.measure.seconds == 2.5 * before.load.measure.seconds
     assert after.load.measure.first_rps["west"] * 2.5 == before.load.measure.first_rps["west"]
-    assert (
-        after.placement["backend"]["west"].threshold_rps * 2.5
-        == before.placement["backend"]["west"].threshold_rps
-    )
+    assert slow.threshold_rps("backend", "west") * 2.5 == given_.threshold_rps("backend", "west") == 66.5
     assert slow.links()[0].rtt_ms == 2.5 * given_.links()[0].rtt_ms
     assert (after.events[0].at_seconds, after.events[0].link.add_rtt_ms) == (25, 250)
     assert after.usd_per_ms_per_million_requests == pytest.approx(
