@@ -12,13 +12,17 @@ from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.loads import Segment, segments
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator import known_model
-from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.engine import Counts, Engine
 from spillway_lab.simulator.indices import Indices
 from spillway_lab.simulator.planner import PLANNED, Planner
 from spillway_lab.simulator.world import World, not_simulated
 
 CONTROL_S = 10.0  # between two looks at the load, as the optimizer's period
-_SAME = 0.02  # relative: demand that changes less needs no new rules
+# What changes less needs no new rules: demand relative to itself, and the share of failures.
+_SAME, _SAME_FAILED = 0.02, 0.005
+# Standard deviations of a difference. There are many classes and looks, so three would be exceeded
+# by chance about once in a round.
+_NOISE = 4.0
 _BYTES_PER_GB = 1e9
 _DRAIN_S = 60.0  # after the load: every request has ended
 
@@ -83,12 +87,43 @@ def _seed(seed: int, repetition: int) -> int:
     return int(np.random.SeedSequence([seed, repetition]).generate_state(1, np.uint64)[0])
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What was seen at one look, and what chance makes of it.
+
+    The last rules stay while neither demand nor failures have changed. An overloaded service is
+    avoided while its requests fail, so rules from that time must not stay when it has recovered.
+    """
+
+    demand: np.ndarray  # [class, cluster] of users, per second
+    demand_noise: np.ndarray  # standard deviation
+    failed: np.ndarray  # [class, cluster] share of the served and refused
+    failed_noise: np.ndarray
+
+    @classmethod
+    def of(cls, counts: Counts, entries: list[int]) -> "_Seen":
+        asked, arrived = counts.arrived[entries], np.maximum(counts.arrived, 1)
+        failed = np.minimum(counts.failed / arrived, 1.0)
+        return cls(
+            asked / counts.seconds, np.sqrt(asked) / counts.seconds,
+            failed, np.sqrt(failed * (1 - failed) / arrived),
+        )  # fmt: skip
+
+    def resembles(self, other: "_Seen") -> bool:
+        demand = _NOISE * np.hypot(self.demand_noise, other.demand_noise)
+        failed = _NOISE * np.hypot(self.failed_noise, other.failed_noise)
+        return bool(
+            (abs(self.demand - other.demand) <= np.maximum(_SAME * other.demand, demand)).all()
+            and (abs(self.failed - other.failed) <= np.maximum(_SAME_FAILED, failed)).all()
+        )
+
+
 class _Round:
     def __init__(self, scenario: Scenario, planner: Planner, policy: str, seed: int) -> None:
         self._scenario, self._planner, self._policy = scenario, planner, policy
         self._engine = Engine(scenario, seed)
         self._world = World(Indices(scenario))
-        self._planned: np.ndarray | None = None
+        self._planned: _Seen | None = None
         self._plans = 0
 
     def run(self, repetition: int) -> Simulated:
@@ -108,29 +143,26 @@ class _Round:
             if events:
                 self._engine.set_round_trips(self._world.rtt_ms)
             if stop < end and counts.seconds > 0:
-                self._plan(known_model.document(self._world, counts, stop), bool(events), counts.arrived)
+                self._plan(known_model.document(self._world, counts, stop), bool(events), counts)
         samples = self._samples(warm_up, end)
         usd = float((sent * _prices(self._scenario)).sum()) / _BYTES_PER_GB * 3600 / measure.seconds
         return Simulated(self._policy, repetition, samples, usd, self._engine.happened, self._plans)
 
-    def _plan(self, model: dict, changed: bool, arrived: np.ndarray) -> None:
-        """Plans new rules, unless the demand is as it was at the last plan."""
-        demand = np.array([
-            model["demand"].get(cluster, {}).get(name, {}).get("rps", 0.0)
-            for cluster in self._engine.indices.clusters
-            for name in self._engine.indices.classes
-        ])  # fmt: skip
-        if not demand.any():
+    def _plan(self, model: dict, changed: bool, counts: Counts) -> None:
+        """Plans new rules, unless demand and failures are as they were at the last plan."""
+        seen = _Seen.of(counts, self._entries())
+        if not seen.demand.any():
             return
-        noise = 3 / np.sqrt(np.maximum(arrived.T.ravel(), 1))  # of a Poisson process
-        if (
-            self._planned is not None
-            and not changed
-            and (abs(demand - self._planned) <= np.maximum(_SAME, noise) * self._planned).all()
-        ):
+        if self._planned is not None and not changed and seen.resembles(self._planned):
             return
         self._engine.set_weights(self._engine.indices.weights(self._planner.rules(self._policy, model)))
-        self._planned, self._plans = demand, self._plans + 1
+        self._planned, self._plans = seen, self._plans + 1
+
+    def _entries(self) -> list[int]:
+        """Returns the classes that users ask for."""
+        requests = self._scenario.document.requests
+        names = dict.fromkeys(f"{r.service} {r.method} {r.path}" for r in requests)
+        return [self._engine.indices.classes.index(name) for name in names]
 
     def _samples(self, begin: float, end: float) -> RoundSamples:
         found = self._engine.ended()

@@ -12,7 +12,7 @@ from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Segment
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator import known_model, rounds
-from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.engine import Counts, Engine
 from spillway_lab.simulator.indices import Indices, check
 from spillway_lab.simulator.world import World, not_simulated
 
@@ -177,3 +177,51 @@ def test_the_optimizer_s_rules_beat_staying_local_in_an_overloaded_cluster(tmp_p
     assert run.kind == "simulated" and run.facts["curves"].startswith("oracle")
     assert mean["spillway"] < mean["waterfall"] < mean["local"]
     assert all(abs(len(s) - 145 * 40) < 5 * (145 * 40) ** 0.5 for s in samples)
+
+
+def _counts(arrived: float, failed: float) -> Counts:
+    shape = (len(INDEX.classes), len(INDEX.clusters))
+    zero = np.zeros(shape)
+    between = np.zeros((len(INDEX.clusters),) * 2)
+    routes = np.zeros((len(INDEX.routes), *between.shape))
+    return Counts(10.0, np.full(shape, arrived), zero, np.full(shape, failed), zero, routes, between)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "failed", "same"),
+    # Of two counts of 1000, the difference has a standard deviation of 45.
+    [(1000, 0, True), (1100, 0, True), (1300, 0, False), (1000, 3, True), (1000, 60, False)],
+)
+def test_rules_are_planned_anew_when_demand_or_failures_change(arrived, failed, same):
+    """Chance changes both a little. Rules from an overload must not stay when it is over."""
+    before = rounds._Seen.of(_counts(1000, 0), [0])
+    assert rounds._Seen.of(_counts(arrived, failed), [0]).resembles(before) is same
+    assert before.resembles(rounds._Seen.of(_counts(arrived, failed), [0])) is same
+
+
+def test_classes_of_a_service_wait_for_the_same_workers():
+    """A light request waits behind heavy ones, as long as the mix of both says."""
+    scenario = scenarios.load(LAB / "scenarios/heavy-light.yaml")
+    world = World(Indices(scenario))
+    curves = {row["class"]: row for row in known_model.document(world, _idle(world), 600.0)["curves"]}
+    light, heavy = (curves[f"backend GET /{each}/{{id}}"] for each in ("light", "heavy"))
+    at_80 = [row["a_ms"] / 0.2 + row["b_ms"] for row in (light, heavy)]
+    work = world.indices.work["backend"]
+    wait = known_model.wait_ms(4, work.mean_ms, work.cv2, np.array([0.8]))[0]
+    assert at_80 == pytest.approx([8 + wait, 80 + wait], rel=0.2)
+    assert heavy["norm_weight"] == pytest.approx(10)
+
+
+def test_known_curves_are_those_of_slower_clusters():
+    """All clusters have a quarter of the speed, so an idle backend needs 160 ms."""
+    world = World(Indices(scenarios.load(LAB / "scenarios/moved-delay.yaml")))
+    found = {row["class"]: row for row in known_model.document(world, _idle(world), 600.0)["curves"]}
+    assert found[BACKEND]["a_ms"] + found[BACKEND]["b_ms"] == pytest.approx(160, rel=0.1)
+
+
+def _idle(world: World) -> Counts:
+    shape, n = (len(world.indices.classes), len(world.indices.clusters)), len(world.indices.clusters)
+    zero = np.zeros(shape)
+    return Counts(
+        600.0, zero, zero, zero, zero, np.zeros((len(world.indices.routes), n, n)), np.zeros((n, n))
+    )
