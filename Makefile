@@ -29,7 +29,7 @@ setup: ## bring servers, tools and our own builds into .spillway/ (called by the
 	@infra/local/setup
 
 demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway, three rounds each (< 10 min)
-	@python -m spillway_lab demo --scenario lab/scenarios/two-clusters.yaml
+	@python -m spillway_lab demo --scenario lab/scenarios/repeated-calls.yaml
 
 lab: setup ## SCENARIO=name or file: a scenario live, its policies in interleaved rounds (see lab/SCENARIOS.md)
 	@test -n "$(SCENARIO)" || { echo "usage: make lab SCENARIO=<a name in lab/scenarios, or a file>" >&2; exit 64; }

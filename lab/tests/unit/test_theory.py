@@ -8,7 +8,8 @@ from spillway_lab.experiments import theory
 from spillway_lab.experiments.simulation import Simulation
 from spillway_lab.scenario import scenario
 
-SHIPPED = Path(__file__).resolve().parents[2] / "scenarios/two-clusters.yaml"
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+SHIPPED, DEMO = SCENARIOS / "two-clusters.yaml", SCENARIOS / "repeated-calls.yaml"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,38 @@ def test_the_chain_agrees_with_a_simulation_of_its_queues() -> None:
 
 def test_the_demo_is_predicted_as_the_record_says() -> None:
     """What ADR 50 and the README state is what the formula gives for the shipped file."""
+    found = theory.predict(scenario.load(DEMO))
+    waterfall, best = found["waterfall"], found["spillway"]
+    assert waterfall.shares == pytest.approx((0, 0.393), abs=5e-4)
+    assert waterfall.mean_ms == pytest.approx(154.3, abs=0.05)
+    assert best.shares == (0.39, 0.0)
+    assert best.mean_ms == pytest.approx(107.0, abs=0.05)
+    assert waterfall.egress_usd_per_hour == pytest.approx(0.0254, abs=5e-5)
+    assert best.egress_usd_per_hour == pytest.approx(0.0084, abs=5e-5)
+
+
+def test_calls_in_turn_add_up() -> None:
+    """Each of three calls may cross.
+
+    All requests are sent away, at one call or the other. Queues are then the same, and the two
+    routings differ by two round trips of 66 ms.
+    """
+    loaded = scenario.load(DEMO)
+    hops = theory.chain(loaded)
+    assert hops is not None
+    assert [hop.calls for hop in hops] == [1, 1, 3]
+    rates = {"west": 10.0, "east": 0.0}
+    load = loaded.document.load
+    measure = load.measure.model_copy(update={"rps": rates})
+    document = loaded.document.model_copy(update={"load": load.model_copy(update={"measure": measure})})
+    few = loaded.model_copy(update={"document": document})
+    once, thrice = theory.at(few, hops, (1.0, 0.0)), theory.at(few, hops, (0.0, 1.0))
+    assert thrice.mean_ms - once.mean_ms == pytest.approx(2 * 66)
+    assert thrice.egress_usd_per_hour == pytest.approx(3 * once.egress_usd_per_hour)
+
+
+def test_a_threshold_at_the_knee_suits_one_hop() -> None:
+    """What ADR 50 states of two-clusters.yaml, where a request calls the backend once."""
     found = theory.predict(scenario.load(SHIPPED))
     waterfall, best = found["waterfall"], found["spillway"]
     assert waterfall.shares == pytest.approx((0, 43.5 / 110))
@@ -52,19 +85,17 @@ def test_the_demo_is_predicted_as_the_record_says() -> None:
 def test_waterfall_is_a_matter_of_its_threshold() -> None:
     """The means that ADR 50 states for other thresholds, in requests per second of the west."""
     loaded = scenario.load(SHIPPED)
-    services = theory.chain(loaded)
-    found = {
-        kept: theory.at(loaded, services, (0.0, 1 - kept / 110)).mean_ms for kept in (60, 80, 85, 90, 95)
-    }
+    hops = theory.chain(loaded)
+    found = {kept: theory.at(loaded, hops, (0.0, 1 - kept / 110)).mean_ms for kept in (60, 80, 85, 90, 95)}
     assert found == pytest.approx({60: 68.6, 80: 77.7, 85: 89.1, 90: 114.4, 95: 195.4}, abs=0.05)
 
 
 def test_the_best_routing_is_no_worse_than_any_other() -> None:
     """No single share at one call gives a smaller objective, which here is nearly the mean."""
     loaded = scenario.load(SHIPPED)
-    services = theory.chain(loaded)
-    best = theory.best(loaded, services)
-    others = [theory.at(loaded, services, (x / 50, y / 50)) for x in range(50) for y in range(50)]
+    hops = theory.chain(loaded)
+    best = theory.best(loaded, hops)
+    others = [theory.at(loaded, hops, (x / 50, y / 50)) for x in range(50) for y in range(50)]
     assert best.mean_ms <= min(x.mean_ms for x in others) + 0.1
 
 
