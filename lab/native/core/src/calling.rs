@@ -10,10 +10,13 @@ impl Engine {
     pub(crate) fn enter(&mut self, cluster: usize) {
         self.entered += 1;
         let (kind, endpoint) = self.users.take(cluster);
+        let service = self.application.endpoints[endpoint].service;
+        let pod = self.places.any(service, cluster, &mut self.chance);
         let frame = self.frames.add(Frame {
             endpoint: endpoint as u32,
             cluster: cluster as u16,
             from: cluster as u16,
+            pod,
             kind: kind as u16,
             ..Frame::sent(self.now)
         });
@@ -52,21 +55,27 @@ impl Engine {
 
     /// Sends a call of `parent`. It fails at once if it has no destination.
     fn send(&mut self, parent: u32, from: usize, call: &Call, to: Option<usize>) {
+        let Some(to) = to else {
+            self.returned(parent, !call.optional);
+            return;
+        };
         let clusters = self.application.clusters;
+        let service = self.application.endpoints[call.endpoint].service;
+        let caller = self.frames[parent].pod;
+        let pod = self.places.least_requests(service, to, caller, &mut self.chance);
+        if pod != NONE {
+            self.places.call_begins(caller, pod);
+        }
         let frame = self.frames.add(Frame {
             parent,
-            parent_generation: self.frames[parent].generation,
             optional: call.optional,
             endpoint: call.endpoint as u32,
-            cluster: to.unwrap_or(from) as u16,
+            cluster: to as u16,
             from: from as u16,
+            pod,
             ..Frame::sent(self.now)
         });
         self.agenda.await_answer(self.now, frame, &self.frames);
-        let Some(to) = to else {
-            self.answer(frame, true);
-            return;
-        };
         self.counts.calls[(call.route * clusters + from) * clusters + to] += 1;
         if to != from {
             self.counts.bytes[from * clusters + to] += call.request_bytes;
@@ -88,7 +97,7 @@ impl Engine {
             self.counts.bytes[cluster * self.application.clusters + from] +=
                 self.application.endpoints[endpoint].response_bytes;
         }
-        let delay = self.places[(service, cluster)].state.delay_s;
+        let delay = self.places.state(service, cluster).delay_s;
         let way = self.routes.one_way_s(cluster, from);
         if delay + way > 0.0 {
             self.agenda.add(self.now + delay + way, frame, Happens::Answers);
@@ -98,52 +107,47 @@ impl Engine {
     }
 
     pub(crate) fn answered(&mut self, frame: u32) {
-        let Frame { abandoned, parent, parent_generation, failed, optional, sent, .. } = self.frames[frame];
+        let Frame { abandoned, failed, .. } = self.frames[frame];
         if !abandoned {
-            if parent == NONE {
-                self.end(frame, self.now - sent, !failed);
-            } else {
-                self.returned(parent, parent_generation, failed && !optional);
-            }
+            self.end(frame, failed);
         }
         self.frames.remove(frame);
     }
 
-    /// A call of `parent` has come to an end.
-    fn returned(&mut self, parent: u32, generation: u32, failed: bool) {
-        if self.frames[parent].generation != generation {
+    /// The caller of a frame waits no longer. What is being served is finished.
+    pub(crate) fn give_up(&mut self, frame: u32) {
+        let waiting = self.frames[frame].phase == Phase::Waiting;
+        if waiting {
+            self.leave_queue(frame);
+        }
+        self.frames[frame].abandoned = true;
+        self.end(frame, true);
+        if waiting {
+            self.frames.remove(frame);
+        }
+    }
+
+    /// A frame has come to an end for its caller. Failed requests of users have the timeout's latency.
+    fn end(&mut self, frame: u32, failed: bool) {
+        let Frame { parent, optional, pod, sent, from, kind, .. } = self.frames[frame];
+        if parent == NONE {
+            let latency_s = if failed { self.agenda.user_timeout_s() } else { self.now - sent };
+            self.ended.push(sent, latency_s, !failed, from as usize, kind as usize);
             return;
         }
+        if pod != NONE {
+            self.places.call_ends(self.frames[parent].pod, pod);
+        }
+        self.returned(parent, failed && !optional);
+    }
+
+    /// A call of `parent` has returned. A frame waits for all its calls, so `parent` is still there.
+    fn returned(&mut self, parent: u32, failed: bool) {
         self.frames[parent].failed |= failed;
         self.frames[parent].left -= 1;
         if self.frames[parent].left > 0 {
             return;
         }
         if self.frames[parent].failed { self.answer(parent, true) } else { self.call(parent) }
-    }
-
-    /// The caller of a frame waits no longer. What is being served is finished.
-    pub(crate) fn give_up(&mut self, frame: u32) {
-        let Frame { parent, parent_generation, optional, phase, sent, .. } = self.frames[frame];
-        if phase == Phase::Waiting {
-            self.leave_queue(frame);
-        }
-        if parent == NONE {
-            self.end(frame, self.now - sent, false);
-        }
-        self.frames[frame].abandoned = true;
-        if phase == Phase::Waiting {
-            self.frames.remove(frame);
-        }
-        if parent != NONE {
-            self.returned(parent, parent_generation, !optional);
-        }
-    }
-
-    /// A request of a user has come to an end. A failed one counts with the timeout.
-    fn end(&mut self, frame: u32, latency: f64, ok: bool) {
-        let Frame { sent, from, kind, .. } = self.frames[frame];
-        let latency = if ok { latency } else { self.agenda.user_timeout_s() };
-        self.ended.push(sent, latency, ok, from as usize, kind as usize);
     }
 }

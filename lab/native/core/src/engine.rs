@@ -71,20 +71,19 @@ impl Engine {
     }
 
     pub fn set_state(&mut self, service: usize, cluster: usize, state: State) {
-        self.places[(service, cluster)].state = state;
+        self.places.set_state(service, cluster, state);
     }
 
     /// Sets the workers of each pod of a service in a cluster. Those that are busy finish their work.
     pub fn set_workers(&mut self, service: usize, cluster: usize, workers: usize) {
-        self.places[(service, cluster)].set_workers(workers);
-        for pod in 0..self.places[(service, cluster)].pods.len() {
-            self.serve_waiting(service, cluster, pod);
+        for pod in self.places.set_workers(service, cluster, workers) {
+            self.serve_waiting(pod);
         }
     }
 
     /// Sets the number of pods. Pods that are removed serve what they have, and get no more requests.
     pub fn set_pods(&mut self, service: usize, cluster: usize, pods: usize) {
-        self.places[(service, cluster)].set_pods(pods);
+        self.places.set_pods(service, cluster, pods);
     }
 
     pub fn now(&self) -> f64 {

@@ -21,8 +21,6 @@ pub struct Frame {
     pub phase: Phase,
     /// NONE for a request of a user.
     pub parent: u32,
-    /// Generation of the parent when it made the call.
-    pub parent_generation: u32,
     /// The caller no longer waits.
     pub abandoned: bool,
     pub optional: bool,
@@ -31,6 +29,7 @@ pub struct Frame {
     pub cluster: u16,
     /// Cluster of the caller.
     pub from: u16,
+    /// NONE if the callee has no pods.
     pub pod: u32,
     pub kind: u16,
     pub stage: u16,
@@ -48,14 +47,13 @@ impl Frame {
             generation: 0,
             phase: Phase::Sent,
             parent: NONE,
-            parent_generation: 0,
             abandoned: false,
             optional: false,
             failed: false,
             endpoint: 0,
             cluster: 0,
             from: 0,
-            pod: 0,
+            pod: NONE,
             kind: 0,
             stage: 0,
             left: 0,

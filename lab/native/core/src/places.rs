@@ -1,6 +1,10 @@
-//! Places: the pods of a service in a cluster.
+//! Places: the pods of a service in a cluster, and which of them gets a request.
+
+use rand::Rng;
+use rand_pcg::Pcg64;
 
 use crate::application::Service;
+use crate::frames::NONE;
 use crate::pool::Pool;
 
 /// What events change about a service in a cluster, as the emulator's state.
@@ -23,86 +27,129 @@ impl Default for State {
 }
 
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Pods that were removed are kept: they serve what they have.
-    pub pods: Vec<Pool>,
+struct Place {
+    /// Numbers of the pods. Pods that were removed are kept: they serve what they have.
+    pods: Vec<u32>,
     /// The first pods, which get requests.
     used: usize,
     workers: usize,
     queue: usize,
-    turn: usize,
-    pub state: State,
+    state: State,
 }
 
-impl Place {
-    fn new(service: &Service, cluster: usize) -> Self {
-        let mut place = Self {
-            pods: vec![],
-            used: 0,
-            workers: service.workers[cluster],
-            queue: service.queue,
-            turn: 0,
-            state: State::default(),
-        };
-        place.set_pods(service.pods[cluster]);
-        place
-    }
-
-    /// Sets the number of pods. Pods that are removed serve what they have, and get no more requests.
-    pub fn set_pods(&mut self, pods: usize) {
-        self.used = pods;
-        while self.pods.len() < pods {
-            self.pods.push(Pool::new(self.workers, self.queue));
-        }
-    }
-
-    /// Sets the workers of each pod. Those that are busy finish their work.
-    pub fn set_workers(&mut self, workers: usize) {
-        self.workers = workers;
-        for pod in &mut self.pods {
-            pod.workers = workers;
-        }
-    }
-
-    /// Chooses the pod of a request: they take turns. None if there are none.
-    pub fn choose(&mut self) -> Option<usize> {
-        if self.used == 0 {
-            return None;
-        }
-        self.turn = (self.turn + 1) % self.used;
-        Some(self.turn)
-    }
+#[derive(Clone, Debug)]
+struct Pod {
+    pool: Pool,
+    /// Calls in progress of the pod's proxy, by the number of the called pod.
+    calls: Vec<u32>,
 }
 
-/// All places, [service, cluster].
+/// All places, and their pods, which are numbered.
 #[derive(Clone, Debug)]
 pub struct Places {
     clusters: usize,
     places: Vec<Place>,
+    pods: Vec<Pod>,
 }
 
 impl Places {
     pub fn new(services: &[Service], clusters: usize) -> Self {
-        let places = services.iter().flat_map(|s| (0..clusters).map(|c| Place::new(s, c))).collect();
-        Self { clusters, places }
+        let mut all = Self { clusters, places: vec![], pods: vec![] };
+        for (number, service) in services.iter().enumerate() {
+            for cluster in 0..clusters {
+                let (workers, queue) = (service.workers[cluster], service.queue);
+                all.places.push(Place { pods: vec![], used: 0, workers, queue, state: State::default() });
+                all.set_pods(number, cluster, service.pods[cluster]);
+            }
+        }
+        all
+    }
+
+    pub fn state(&self, service: usize, cluster: usize) -> State {
+        self.places[self.index(service, cluster)].state
+    }
+
+    pub fn set_state(&mut self, service: usize, cluster: usize, state: State) {
+        let index = self.index(service, cluster);
+        self.places[index].state = state;
+    }
+
+    /// Sets the number of pods. Pods that are removed serve what they have, and get no more requests.
+    pub fn set_pods(&mut self, service: usize, cluster: usize, pods: usize) {
+        let index = self.index(service, cluster);
+        let place = &mut self.places[index];
+        place.used = pods;
+        while place.pods.len() < pods {
+            place.pods.push(self.pods.len() as u32);
+            self.pods.push(Pod { pool: Pool::new(place.workers, place.queue), calls: vec![] });
+        }
+    }
+
+    /// Sets the workers of each pod, and returns the pods. Workers that are busy finish their work.
+    pub fn set_workers(&mut self, service: usize, cluster: usize, workers: usize) -> Vec<u32> {
+        let index = self.index(service, cluster);
+        let place = &mut self.places[index];
+        place.workers = workers;
+        for &pod in &place.pods {
+            self.pods[pod as usize].pool.workers = workers;
+        }
+        place.pods.clone()
+    }
+
+    pub fn pool(&mut self, pod: u32) -> &mut Pool {
+        &mut self.pods[pod as usize].pool
+    }
+
+    /// Draws the pod that a user's request goes to: any. NONE if there are no pods.
+    pub fn any(&self, service: usize, cluster: usize, chance: &mut Pcg64) -> u32 {
+        match self.used(service, cluster) {
+            [] => NONE,
+            [pod] => *pod,
+            pods => pods[chance.random_range(0..pods.len())],
+        }
+    }
+
+    /// Draws the pod that a call goes to, as Envoy's LEAST_REQUEST does. NONE if there are no pods.
+    ///
+    /// Of two random pods it is that with fewer calls in progress, or else the first. The proxy of
+    /// each caller counts its own calls only.
+    pub fn least_requests(&self, service: usize, cluster: usize, caller: u32, chance: &mut Pcg64) -> u32 {
+        match self.used(service, cluster) {
+            [] => NONE,
+            [pod] => *pod,
+            pods => {
+                let [first, second] = [0; 2].map(|_| pods[chance.random_range(0..pods.len())]);
+                let calls = |pod| self.pods[caller as usize].calls.get(pod as usize).unwrap_or(&0);
+                if calls(second) < calls(first) { second } else { first }
+            }
+        }
+    }
+
+    pub fn call_begins(&mut self, caller: u32, called: u32) {
+        let calls = &mut self.pods[caller as usize].calls;
+        if calls.len() <= called as usize {
+            calls.resize(called as usize + 1, 0);
+        }
+        calls[called as usize] += 1;
+    }
+
+    pub fn call_ends(&mut self, caller: u32, called: u32) {
+        self.pods[caller as usize].calls[called as usize] -= 1;
     }
 
     /// Worker-seconds since the start [service, cluster].
     pub fn busy_seconds(&mut self, now: f64) -> Vec<f64> {
-        let busy = |place: &mut Place| place.pods.iter_mut().map(|pod| pod.busy_seconds(now)).sum();
-        self.places.iter_mut().map(busy).collect()
+        let pods = &mut self.pods;
+        let mut busy = |pod: &u32| pods[*pod as usize].pool.busy_seconds(now);
+        self.places.iter().map(|place| place.pods.iter().map(&mut busy).sum()).collect()
     }
-}
 
-impl std::ops::Index<(usize, usize)> for Places {
-    type Output = Place;
-    fn index(&self, (service, cluster): (usize, usize)) -> &Place {
-        &self.places[service * self.clusters + cluster]
+    fn used(&self, service: usize, cluster: usize) -> &[u32] {
+        let place = &self.places[self.index(service, cluster)];
+        &place.pods[..place.used]
     }
-}
 
-impl std::ops::IndexMut<(usize, usize)> for Places {
-    fn index_mut(&mut self, (service, cluster): (usize, usize)) -> &mut Place {
-        &mut self.places[service * self.clusters + cluster]
+    fn index(&self, service: usize, cluster: usize) -> usize {
+        service * self.clusters + cluster
     }
 }

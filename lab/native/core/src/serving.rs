@@ -1,10 +1,10 @@
-//! A request at its callee: it finds a pod, waits for a worker, and is served.
+//! A request at its callee: it waits for a worker, and is served.
 
 use rand::Rng;
 
 use crate::agenda::Happens;
 use crate::engine::Engine;
-use crate::frames::{Frame, Phase, waits};
+use crate::frames::{Frame, NONE, Phase, waits};
 use crate::pool::Admission;
 
 impl Engine {
@@ -17,15 +17,11 @@ impl Engine {
         let row = self.row(frame);
         self.counts.arrived[row] += 1;
         self.frames[frame].arrived = self.now;
-        let place = &mut self.places[(service, cluster)];
-        let chosen = if place.state.available { place.choose() } else { None };
-        let generation = self.frames[frame].generation;
-        let admission = match chosen {
-            Some(pod) => {
-                self.frames[frame].pod = pod as u32;
-                place.pods[pod].arrive(self.now, frame, generation)
-            }
-            None => Admission::Refused,
+        let Frame { pod, generation, .. } = self.frames[frame];
+        let admission = if pod == NONE || !self.places.state(service, cluster).available {
+            Admission::Refused
+        } else {
+            self.places.pool(pod).arrive(self.now, frame, generation)
         };
         match admission {
             Admission::Serve => self.serve(frame),
@@ -43,7 +39,7 @@ impl Engine {
 
     fn serve(&mut self, frame: u32) {
         let (endpoint, service, cluster) = self.place(frame);
-        let speed = self.places[(service, cluster)].state.speed;
+        let speed = self.places.state(service, cluster).speed;
         let endpoint = &self.application.endpoints[endpoint];
         let seconds = endpoint.mean_s[cluster] / speed * endpoint.shape.draw(&mut self.chance);
         self.frames[frame].phase = Phase::Serving;
@@ -52,8 +48,8 @@ impl Engine {
     }
 
     /// Serves waiting requests of a pod while it has free workers.
-    pub(crate) fn serve_waiting(&mut self, service: usize, cluster: usize, pod: usize) {
-        while let Some(next) = self.places[(service, cluster)].pods[pod].next(self.now, waits(&self.frames)) {
+    pub(crate) fn serve_waiting(&mut self, pod: u32) {
+        while let Some(next) = self.places.pool(pod).next(self.now, waits(&self.frames)) {
             self.serve(next);
         }
     }
@@ -62,11 +58,10 @@ impl Engine {
         let (endpoint, service, cluster) = self.place(frame);
         let Frame { pod, arrived, started, .. } = self.frames[frame];
         let row = self.row(frame);
-        let place = &mut self.places[(service, cluster)];
-        if let Some(next) = place.pods[pod as usize].release(self.now, waits(&self.frames)) {
+        if let Some(next) = self.places.pool(pod).release(self.now, waits(&self.frames)) {
             self.serve(next);
         }
-        let state = self.places[(service, cluster)].state;
+        let state = self.places.state(service, cluster);
         let error_rate = self.application.endpoints[endpoint].error_rate.max(state.error_rate);
         if error_rate > 0.0 && self.chance.random::<f64>() < error_rate {
             self.counts.failed[row] += 1;
@@ -81,9 +76,7 @@ impl Engine {
     }
 
     pub(crate) fn leave_queue(&mut self, frame: u32) {
-        let (_, service, cluster) = self.place(frame);
-        let pod = self.frames[frame].pod as usize;
-        self.places[(service, cluster)].pods[pod].leave();
+        self.places.pool(self.frames[frame].pod).leave();
         let row = self.row(frame);
         self.counts.failed[row] += 1;
     }

@@ -55,3 +55,23 @@ pub fn chain(error_rate: f64, queue: usize, queue_timeout_s: f64, optional: bool
         call_timeout_s: 1.0,
     }
 }
+
+/// Pods of one worker, and callers that need no time. All of it is in one cluster.
+pub fn balanced(callers: usize, called: usize) -> Application {
+    let mut app = queue(1, Shape::Exponential, 1.0);
+    app.services[0].pods = vec![called];
+    app.services
+        .insert(0, Service { pods: vec![callers], workers: vec![1 << 20], ..app.services[0].clone() });
+    app.endpoints[0].service = 1;
+    let call = Call { endpoint: 1, route: 0, times: Times::Count(1), request_bytes: 0, optional: false };
+    let entry = Endpoint {
+        service: 0,
+        shape: Shape::Constant,
+        mean_s: vec![0.0],
+        stages: vec![vec![call]],
+        ..app.endpoints[0].clone()
+    };
+    app.endpoints.insert(0, entry);
+    app.routes = 1;
+    app
+}

@@ -1,9 +1,9 @@
-//! Mean waits of single queues, compared with theory.
+//! Mean waits of single queues and of pods behind a balancer, compared with theory.
 
 use spillway_simulation::application::Shape;
 use spillway_simulation::engine::Engine;
 
-use crate::applications::{entry, load, queue};
+use crate::applications::{balanced, entry, load, queue};
 
 /// Returns the mean wait in seconds of a queue with Poisson arrivals.
 fn mean_wait(workers: usize, shape: Shape, utilisation: f64, requests: f64, seed: u64) -> f64 {
@@ -60,4 +60,31 @@ fn workers_are_busy_for_the_offered_load() {
     engine.run(10_000.0);
     let busy = engine.busy_seconds()[0] / 10_000.0;
     assert!((busy - 2.0).abs() < 0.04, "{busy} workers are busy; by Little's law 2 are");
+}
+
+/// Returns the mean time at `called` pods of one worker, 70 % busy, whose service times have mean 1.
+fn mean_time_behind(callers: usize, called: usize, requests: f64) -> f64 {
+    let rate = 0.7 * called as f64;
+    let mut engine = Engine::new(balanced(callers, called), entry(), 1e9, 1);
+    engine.set_weights(&[1.0]);
+    engine.set_load(vec![load(rate, requests / rate)], true);
+    engine.run(f64::MAX);
+    let counts = engine.take_counts();
+    counts.own_s[1] / counts.served[1] as f64
+}
+
+/// Vvedenskaya, Dobrushin and Karpelevich (1996): with two choices of many pods, the mean time is the
+/// sum of u^(2^i - 2) over i from 1. With one choice it is 1 / (1 - u) = 3.33, in turns about 1.9.
+#[test]
+fn the_better_of_two_random_pods_is_as_good_as_theory_says() {
+    let theory: f64 = (1..10).map(|i| 0.7_f64.powi((1 << i) - 2)).sum();
+    let found = mean_time_behind(1, 200, 1e6);
+    assert!((found / theory - 1.0).abs() < 0.02, "{found}, by theory {theory}");
+}
+
+/// Each of a thousand callers hardly ever has a call in progress, so it chooses at random.
+#[test]
+fn a_caller_counts_only_its_own_calls() {
+    let found = mean_time_behind(1000, 20, 1e6);
+    assert!((found * 0.3 - 1.0).abs() < 0.05, "{found}, by theory {}", 1.0 / 0.3);
 }
