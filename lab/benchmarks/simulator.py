@@ -13,6 +13,8 @@ from spillway_lab.scenario.application import parse
 from spillway_lab.scenario.loads import Segment
 from spillway_lab.scenario.scenario import Document, Scenario
 from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.indices import Indices
+from spillway_lab.simulator.world import World
 
 _REQUESTS = 2_000_000
 _UTILISATION = 0.7
@@ -41,7 +43,7 @@ def main() -> None:
 
 def _once(hops: int, seed: int) -> tuple[float, int]:
     """Returns the processor seconds of a simulation, and how many events it had."""
-    engine = Engine(_chain(hops), seed)
+    engine = Engine(World(Indices(_chain(hops))), seed)
     engine.set_weights(engine.indices.weights({}))
     rps = _UTILISATION * 4 / 0.01
     seconds = _REQUESTS / 2 / rps

@@ -28,7 +28,7 @@ class Simulation:
     def set_load(self, load: list[list[tuple[float, float, float]]], poisson: bool) -> None:
         """Sets each cluster's load from now on: pieces of (seconds, first rate, last rate)."""
     def set_round_trips(self, seconds: list[float]) -> None:
-        """Sets the round trips between clusters, [from, to]."""
+        """Sets the round trips of calls, [from, to]. Calls fail where it is infinite."""
     def set_weights(self, weights: list[float]) -> None:
         """Sets the weights of all routes, [route, from, to]. Calls without any weight fail."""
     def set_state(

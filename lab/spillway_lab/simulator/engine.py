@@ -7,8 +7,7 @@ from spillway_simulator import Simulation
 
 from spillway_lab.scenario.application import Call, Endpoint
 from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S, Segment
-from spillway_lab.scenario.scenario import Scenario
-from spillway_lab.simulator.indices import Indices, check
+from spillway_lab.simulator.indices import check
 from spillway_lab.simulator.world import World
 
 
@@ -37,12 +36,13 @@ class Ended:
 
 
 class Engine:
-    """Runs one scenario. Raises InvalidInput for what cannot be simulated."""
+    """Runs the scenario of a world. Raises InvalidInput for what cannot be simulated."""
 
-    def __init__(self, scenario: Scenario, seed: int) -> None:
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.indices = world, world.indices
+        self._scenario = scenario = self.indices.scenario
         check(scenario)
-        self.indices = Indices(scenario)
-        self._scenario, self._read_at, self.now_s = scenario, 0.0, 0.0
+        self._read_at, self.now_s = 0.0, 0.0
         document, index = scenario.document, self.indices
         self._simulation = Simulation(
             clusters=len(index.clusters),
@@ -56,26 +56,24 @@ class Engine:
             user_timeout_s=CLIENT_TIMEOUT_S,
             seed=seed,
         )
-        self.set_round_trips(World(self.indices).rtt_ms)
+        self.follow_links()
 
     def load(self, load: dict[str, list[Segment]], poisson: bool) -> None:
         """Sets the load of every cluster from now on."""
         pieces = [[(s.seconds, s.rps, s.to_rps) for s in load.get(c, [])] for c in self.indices.clusters]
         self._simulation.set_load(pieces, poisson)
 
-    def set_round_trips(self, rtt_ms: np.ndarray) -> None:
-        self._simulation.set_round_trips((rtt_ms.ravel() / 1000).tolist())
+    def follow_links(self) -> None:
+        """Makes the round trips between clusters those of the world."""
+        self._simulation.set_round_trips((self.world.rtt_ms.ravel() / 1000).tolist())
 
     def set_weights(self, weights: list[float]) -> None:
         self._simulation.set_weights(weights)
 
-    def set_place(self, service: str, cluster: str, world: World) -> None:
-        """Makes a service's pods in a cluster what the world says."""
-        s, c, place = (
-            self.indices.services.index(service),
-            self.indices.clusters.index(cluster),
-            (service, cluster),
-        )
+    def follow_place(self, service: str, cluster: str) -> None:
+        """Makes a service's pods in a cluster those of the world."""
+        s, c = self.indices.services.index(service), self.indices.clusters.index(cluster)
+        world, place = self.world, (service, cluster)
         self._simulation.set_pods(s, c, world.pods[place])
         self._simulation.set_workers(s, c, world.workers[place])
         self._simulation.set_state(
@@ -111,8 +109,8 @@ class Engine:
 
     def _service(self, name: str) -> tuple[list[int], list[int], int, float]:
         service, clusters = self._scenario.application.services[name], self.indices.clusters
-        pods = [self.indices.pods(name, cluster) for cluster in clusters]
-        workers = [self._scenario.application_of(cluster).services[name].workers for cluster in clusters]
+        pods = [self.world.pods[name, cluster] for cluster in clusters]
+        workers = [self.world.workers[name, cluster] for cluster in clusters]
         return pods, workers, service.queue, service.queue_timeout_ms / 1000
 
     def _endpoint(

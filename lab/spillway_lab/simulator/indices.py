@@ -72,13 +72,35 @@ class Indices:
         placed = self.scenario.document.placement.get(service, {}).get(cluster)
         return placed.pods if placed else 0
 
+    def tiers(self, service: str, source: str) -> list[str]:
+        """Returns the clusters that calls for a service can go to, nearest first.
+
+        Those are the caller's own cluster and the clusters that it has a link to, if the service
+        is placed there. The order is that of the relay (rule-publisher/relay/internal/table).
+        """
+        rtt_ms = {
+            link.destination_cluster: link.rtt_ms
+            for link in self.scenario.links()
+            if link.source_cluster == source
+        } | {source: 0.0}
+        placed = [cluster for cluster in self.clusters if cluster in rtt_ms and self.pods(service, cluster)]
+        return sorted(placed, key=lambda cluster: (cluster != source, rtt_ms[cluster], cluster))
+
     def weights(self, rules: Weights) -> list[float]:
-        """Returns weights [route, from, to]. A row without a rule stays in its own cluster."""
+        """Returns weights [route, from, to], as the relay makes them of rules.
+
+        A rule's share of a cluster that calls cannot go to falls to its others. Without a rule, or
+        where none of its clusters is left, calls go to the nearest. A row of zeros has nowhere to
+        go, and its calls fail.
+        """
         found = np.zeros((len(self.routes), len(self.clusters), len(self.clusters)))
+        service_of = {class_id(service, endpoint): service for service, endpoint in self.endpoints()}
         for r, (service, called) in enumerate(self.routes):
             for i, source in enumerate(self.clusters):
-                rule = rules.get((source, service, called)) or {source: 1.0}
-                for cluster, weight in rule.items():
+                tiers = self.tiers(service_of[called], source)
+                rule = rules.get((source, service, called), {})
+                kept = {cluster: weight for cluster, weight in rule.items() if weight and cluster in tiers}
+                for cluster, weight in (kept or dict.fromkeys(tiers[:1], 1.0)).items():
                     found[r, i, self.clusters.index(cluster)] = weight
         return found.ravel().tolist()
 

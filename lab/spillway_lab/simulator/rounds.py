@@ -121,8 +121,8 @@ class _Seen:
 class _Round:
     def __init__(self, scenario: Scenario, planner: Planner, policy: str, seed: int) -> None:
         self._scenario, self._planner, self._policy = scenario, planner, policy
-        self._engine = Engine(scenario, seed)
         self._world = World(Indices(scenario))
+        self._engine = Engine(self._world, seed)
         self._planned: _Seen | None = None
         self._plans = 0
 
@@ -139,9 +139,9 @@ class _Round:
             events = [e for e in self._scenario.document.events if warm_up + e.at_seconds == stop]
             for event in events:
                 for place in self._world.change(event):
-                    self._engine.set_place(*place, self._world)
+                    self._engine.follow_place(*place)
             if events:
-                self._engine.set_round_trips(self._world.rtt_ms)
+                self._engine.follow_links()
             if stop < end and counts.seconds > 0:
                 self._plan(known_model.document(self._world, counts, stop), bool(events), counts)
         samples = self._samples(warm_up, end)

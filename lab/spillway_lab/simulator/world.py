@@ -16,7 +16,7 @@ class World:
     """The scenario's state, by (service, cluster) where nothing else is said."""
 
     indices: Indices
-    rtt_ms: np.ndarray = field(init=False)  # [from, to]; 0 within a cluster
+    rtt_ms: np.ndarray = field(init=False)  # [from, to]; 0 within a cluster, infinite without a link
     pods: dict[Place, int] = field(init=False)
     workers: dict[Place, int] = field(init=False)  # of each pod
     speed: dict[Place, float] = field(init=False)
@@ -27,7 +27,8 @@ class World:
     def __post_init__(self) -> None:
         index, scenario = self.indices, self.indices.scenario
         places = [(service, cluster) for service in index.services for cluster in index.clusters]
-        self.rtt_ms = np.zeros((len(index.clusters),) * 2)
+        self.rtt_ms = np.full((len(index.clusters),) * 2, np.inf)
+        np.fill_diagonal(self.rtt_ms, 0.0)
         for link in scenario.links():
             self.rtt_ms[self._pair(link.source_cluster, link.destination_cluster)] = link.rtt_ms
         self.pods = {place: index.pods(*place) for place in places}

@@ -24,7 +24,7 @@ TO_EAST = {("west", "frontend", BACKEND): {"east": 10_000}}
 
 
 def _ran(scenario: Scenario, rules: dict, west: float, seconds: float = 200.0, seed: int = 1) -> Engine:
-    engine = Engine(scenario, seed)
+    engine = Engine(World(Indices(scenario)), seed)
     engine.set_weights(engine.indices.weights(rules))
     engine.load({"west": [Segment(seconds, west, west)]}, poisson=True)
     engine.run(seconds + 60)
@@ -87,7 +87,8 @@ def test_waits_are_erlangs(workers: int, u: float, expected: float):
 
 def test_events_change_delays_replicas_and_services():
     """A raised delay and a slowed service are in the world, and in the requests that follow."""
-    world, engine = World(INDEX), Engine(SCENARIO, 1)
+    world = World(INDEX)
+    engine = Engine(world, 1)
     raised = {"destination_cluster": "east", "both_ways": True, "add_rtt_ms": 75}
     assert world.change(Event.model_validate({"at_seconds": 1, "link": raised})) == []
     assert world.rtt_ms.tolist() == [[0, 100], [100, 0]]
@@ -98,13 +99,62 @@ def test_events_change_delays_replicas_and_services():
     document = known_model.document(world, _ran(SCENARIO, {}, west=20).counts(), 260.0)
     found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
     assert found["backend", "east"] == pytest.approx(50) and found["backend", "west"] == pytest.approx(200)
-    engine.set_place(*place, world)
-    engine.set_round_trips(world.rtt_ms)
+    engine.follow_place(*place)
+    engine.follow_links()
     engine.set_weights(INDEX.weights(TO_EAST))
     engine.load({"west": [Segment(100.0, 5, 5)]}, poisson=True)
     engine.run(160)
     # 3 + 8 + 100 of network + 80 + 30 ms
     assert engine.ended().latency_ms.mean() == pytest.approx(221, rel=0.1)
+
+
+def _three_clusters(links: dict[str, float], backend: list[str]) -> Scenario:
+    """West's users, one-way links from west with these round trips, and where the backend is."""
+    raw = json.loads(SCENARIO.document.model_dump_json(exclude_none=True))
+    raw["clusters"] = {name: {"region": name} for name in ("west", "north", "east")}
+    raw["links"] = [
+        {"source_cluster": "west", "destination_cluster": to, "rtt_ms": rtt_ms, "egress_usd_per_gb": 0.02}
+        for to, rtt_ms in links.items()
+    ]
+    raw["placement"] = {name: {"west": {}} for name in raw["placement"]}
+    raw["placement"]["backend"] = {cluster: {} for cluster in backend}
+    raw["load"] = {"measure": {"warm_up_seconds": 0, "measured_seconds": 1, "rps": {"west": 1}}}
+    document = type(SCENARIO.document).model_validate(raw)
+    return SCENARIO.model_copy(update={"document": document})
+
+
+@pytest.mark.parametrize(
+    ("links", "backend", "rule", "expected"),
+    [
+        ({"north": 10, "east": 5}, ["west", "north", "east"], {}, [1, 0, 0]),  # its own cluster
+        ({"north": 10, "east": 5}, ["north", "east"], {}, [0, 0, 1]),  # the nearest
+        ({"north": 5, "east": 5}, ["north", "east"], {}, [0, 0, 1]),  # the first by name
+        ({"north": 10}, ["north", "east"], {}, [0, 1, 0]),  # the nearest that has a link
+        ({"north": 10}, ["west", "north", "east"], {"east": 5, "north": 3, "west": 2}, [2, 3, 0]),
+        ({"north": 10}, ["west", "east"], {"north": 4, "east": 6}, [1, 0, 0]),  # nothing is left
+        ({"north": 10}, ["east"], {"east": 1}, [0, 0, 0]),
+    ],
+)
+def test_calls_go_where_the_relay_would_send_them(links, backend, rule, expected):
+    """Shares of clusters without pods or link fall to the others, or else to the nearest."""
+    index = Indices(_three_clusters(links, backend))
+    weights = np.array(index.weights({("west", "frontend", BACKEND): rule} if rule else {}))
+    route = index.routes.index(("frontend", BACKEND))
+    assert weights.reshape(-1, 3, 3)[route, 0].tolist() == expected
+
+
+def test_without_a_link_there_is_no_way():
+    """Round trips are infinite, and calls that have nowhere else to go fail."""
+    scenario = _three_clusters({"north": 10}, ["east"])
+    assert World(Indices(scenario)).rtt_ms[0].tolist() == [0, 10, np.inf]
+    ended = _ran(scenario, {}, west=5).ended()
+    assert len(ended.ok) > 500 and not ended.ok.any()
+
+
+def test_a_link_in_one_direction_carries_the_answers_too():
+    """As in the lab, the whole round trip is the caller's, whatever the way back is declared as."""
+    ended = _ran(_three_clusters({"north": 200}, ["north"]), {}, west=5, seconds=1000).ended()
+    assert ended.ok.all() and ended.latency_ms.mean() == pytest.approx(251, rel=0.02)
 
 
 def test_what_is_not_simulated_is_named():

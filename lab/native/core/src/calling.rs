@@ -98,7 +98,7 @@ impl Engine {
                 self.application.endpoints[endpoint].response_bytes;
         }
         let delay = self.places.state(service, cluster).delay_s;
-        let way = self.routes.one_way_s(cluster, from);
+        let way = self.routes.one_way_s(from, cluster);
         if delay + way > 0.0 {
             self.agenda.add(self.now + delay + way, frame, Happens::Answers);
         } else {

@@ -59,7 +59,8 @@ impl Engine {
         self.users.set_load(self.now, load, poisson);
     }
 
-    /// Sets the round trips between clusters, in seconds [from, to].
+    /// Sets the round trips of calls between clusters, in seconds [from, to]. Calls fail where it is
+    /// infinite.
     pub fn set_round_trips(&mut self, seconds: &[f64]) {
         self.routes.set_round_trips(seconds);
     }

@@ -6,7 +6,7 @@ use rand_pcg::Pcg64;
 #[derive(Clone, Debug)]
 pub struct Routes {
     clusters: usize,
-    /// Seconds one way [from, to].
+    /// Half of the round trip of the callers [from, to], seconds. Infinite where there is no way.
     one_way_s: Vec<f64>,
     /// Cumulative weights [route, from, to]. The last is 1, or 0 where there are none.
     weights: Vec<f64>,
@@ -18,7 +18,7 @@ impl Routes {
         Self { clusters, one_way_s: vec![0.0; between], weights: vec![0.0; routes * between] }
     }
 
-    /// Sets the round trips between clusters, in seconds [from, to].
+    /// Sets the round trips of calls between clusters, in seconds [from, to]. Infinite: no way.
     pub fn set_round_trips(&mut self, seconds: &[f64]) {
         self.one_way_s = seconds.iter().map(|s| s / 2.0).collect();
     }
@@ -36,17 +36,19 @@ impl Routes {
         }
     }
 
+    /// Seconds of a call's way to its callee, and of the answer's way back.
     pub fn one_way_s(&self, from: usize, to: usize) -> f64 {
         self.one_way_s[from * self.clusters + to]
     }
 
-    /// Draws the cluster that a call goes to. None if no cluster has a weight.
+    /// Draws the cluster that a call goes to. None if no cluster has a weight, or if there is no way.
     pub fn destination(&self, route: usize, from: usize, chance: &mut Pcg64) -> Option<usize> {
         let row = &self.weights[(route * self.clusters + from) * self.clusters..][..self.clusters];
         if row[self.clusters - 1] == 0.0 {
             return None;
         }
         let chance: f64 = chance.random();
-        Some(row.iter().position(|&sum| chance < sum).unwrap_or(self.clusters - 1))
+        let to = row.iter().position(|&sum| chance < sum).unwrap_or(self.clusters - 1);
+        self.one_way_s(from, to).is_finite().then_some(to)
     }
 }

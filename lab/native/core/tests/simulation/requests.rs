@@ -26,6 +26,20 @@ fn a_call_to_another_cluster_takes_the_round_trip_and_its_bytes_are_counted() {
 }
 
 #[test]
+fn calls_without_a_way_or_a_weight_fail_at_once() {
+    for (way, weights) in [(f64::INFINITY, [0.0, 1.0, 0.0, 1.0]), (0.05, [0.0; 4])] {
+        let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), 10.0, 1);
+        engine.set_round_trips(&[0.0, way, way, 0.0]);
+        engine.set_weights(&weights);
+        engine.set_load(vec![load(1.0, 10.0), vec![]], false);
+        engine.run(10.0);
+        let (ended, counts) = (engine.take_ended(), engine.take_counts());
+        assert_eq!((ended.len(), ended.ok.iter().any(|ok| *ok)), (10, false));
+        assert_eq!((counts.calls.iter().sum::<u64>(), engine.in_progress()), (0, 0));
+    }
+}
+
+#[test]
 fn a_caller_that_waits_too_long_fails_and_the_callee_finishes() {
     let mut app = chain(0.0, 100, 10.0, false);
     app.endpoints[1].mean_s = vec![3.0; 2];
