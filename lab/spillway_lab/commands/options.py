@@ -17,6 +17,16 @@ port_base = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="Prints one JSON object.")
 
 
+policies = click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    # Each once, in the order in which they were first given.
+    callback=lambda _context, _option, names: tuple(dict.fromkeys(names)),
+    help="Policies. Default: those of the scenario.",
+)
+
+
 def run_folder(default: str) -> Decorator:
     """The option --name with this default."""
     return click.option(

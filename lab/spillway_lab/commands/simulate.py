@@ -30,7 +30,7 @@ from spillway_lab.simulator.rounds import Simulated, lengthened, rounds
     show_default=True,
     help="Folder for the results; they are in a folder of the scenario's name.",
 )
-@click.option("--policy", "policies", multiple=True, help="Policies. Default: those of the scenario.")
+@options.policies
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Determines a run.")
 @click.option(
     "--seconds",
@@ -48,11 +48,12 @@ def command(file: Path, out: Path, policies: tuple[str, ...], seed: int, seconds
     with tempfile.TemporaryDirectory() as folder:
         found = list(rounds(scenario, names, seed, Path(folder), progress.stage))
     progress.end(f"{sum(len(each.samples) for each in found)} requests")
-    again = shlex.join(
-        ["python", "-m", "spillway_lab", "simulate", "--scenario", str(file), "--seed", str(seed)]
-    )
+    again = ["python", "-m", "spillway_lab", "simulate", "--scenario", str(file), "--seed", str(seed)]
+    again += ["--seconds", f"{seconds:g}"] + [part for name in policies for part in ("--policy", name)]
     results.write(
-        out / scenario.name, _run(scenario, seed, again, started, found), [f.samples for f in found]
+        out / scenario.name,
+        _run(scenario, seed, shlex.join(again), started, found),
+        [f.samples for f in found],
     )
     summary = {name: _summary([f for f in found if f.policy == name]) for name in names}
     if as_json:

@@ -111,24 +111,23 @@ def class_id(service: str, endpoint: Endpoint) -> str:
 
 def check(scenario: Scenario) -> None:
     """Raises InvalidInput that names every part of an application that is not simulated yet."""
-    problems = [
-        f"{scenario.name}: services.{service}.endpoints[{endpoint}].{key}: not simulated; allowed live only"
-        for service, endpoint in Indices(scenario).endpoints()
-        for key in ("cache", "contention")
-        if getattr(endpoint, key)
-    ]
-    problems += [
-        f"{scenario.name}: requests[{i}].share_by_cluster: not simulated; allowed live only"
-        for i, request in enumerate(scenario.document.requests)
-        if request.share_by_cluster
-    ]
-    problems += [
-        f"{scenario.name}: services.{name}: called endpoint {call.method} {call.path!r} of "
-        f"{call.service!r} is none of its endpoints, word for word; allowed in simulations: only those"
-        for name, endpoint in Indices(scenario).endpoints()
-        for stage in endpoint.calls
-        for call in stage
-        if f"{call.service} {call.method} {call.path}" not in Indices(scenario).classes
-    ]
-    if problems:
-        raise InvalidInput(problems)
+    if problems := list(_problems(Indices(scenario))):
+        raise InvalidInput([f"{scenario.name}: {problem}" for problem in problems])
+
+
+def _problems(index: Indices) -> Iterator[str]:
+    for i, request in enumerate(index.scenario.document.requests):
+        if request.share_by_cluster:
+            yield f"requests[{i}].share_by_cluster: not simulated; allowed live only"
+    for service, endpoint in index.endpoints():
+        where = f"services.{service}.endpoints[{endpoint}]"
+        for key in ("cache", "contention"):
+            if getattr(endpoint, key):
+                yield f"{where}.{key}: not simulated; allowed live only"
+        for call in (call for stage in endpoint.calls for call in stage):
+            if f"{call.service} {call.method} {call.path}" not in index.classes:
+                allowed = ", ".join(map(str, index.application.services[call.service].endpoints))
+                yield (
+                    f"{where}.calls: {call.method} {call.path} of {call.service!r} is no endpoint of it; "
+                    f"allowed in simulations, word for word: {allowed}"
+                )

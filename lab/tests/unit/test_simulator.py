@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spillway_lab.commands import cli
 from spillway_lab.report import results
 from spillway_lab.scenario import scenario as scenarios
 from spillway_lab.scenario.errors import InvalidInput
@@ -166,7 +167,8 @@ def test_what_is_not_simulated_is_named():
     changed = SCENARIO.application.model_dump(mode="json")
     changed["services"]["frontend"]["endpoints"][0]["calls"][0][0]["path"] = "/items/7"
     application = type(SCENARIO.application).model_validate(changed)
-    with pytest.raises(InvalidInput, match="'/items/7' of 'backend' is none of its endpoints"):
+    message = r"GET /items/7 of 'backend' is no endpoint of it; allowed .* word for word: GET /items/{id}$"
+    with pytest.raises(InvalidInput, match=message):
         check(SCENARIO.model_copy(update={"application": application}))
 
 
@@ -197,31 +199,31 @@ def test_a_round_reads_and_changes_things_in_order():
     assert stops == sorted(stops) and measure.warm_up_seconds + 2.5 in stops and stops[-1] > end in stops
 
 
+def _file(folder: Path, measure: dict) -> Path:
+    """Writes the scenario with another load, and one round of each policy."""
+    raw = json.loads(SCENARIO.document.model_dump_json(exclude_none=True))
+    raw |= {
+        "application": str(LAB / "applications/chain.yaml"),
+        "repetitions": 1,
+        "load": {"measure": measure},
+    }
+    file = folder / "two.yaml"
+    file.write_text(json.dumps(raw))
+    return file
+
+
+def _simulate(file: Path, *arguments: str) -> None:
+    given = ["simulate", "--scenario", str(file), "--out", str(file.parent), *arguments]
+    assert cli.main(given, standalone_mode=False) in (None, 0)
+
+
 def test_the_optimizer_s_rules_beat_staying_local_in_an_overloaded_cluster(tmp_path: Path):
     """The whole way: simulated load, the optimizer's plan, rules, results in the common format.
 
     West is offered 130 % of its backend. Waterfall sends away what is beyond the threshold.
     """
-    from spillway_lab.commands import cli
-
     short = {"warm_up_seconds": 20, "measured_seconds": 40, "rps": {"west": 130, "east": 15}}
-    file = tmp_path / "two.yaml"
-    raw = json.loads(SCENARIO.document.model_dump_json(exclude_none=True))
-    raw |= {"application": str(LAB / "applications/chain.yaml"), "repetitions": 1, "load": {"measure": short}}
-    file.write_text(json.dumps(raw))
-    arguments = [
-        "simulate",
-        "--scenario",
-        str(file),
-        "--out",
-        str(tmp_path),
-        "--seed",
-        "5",
-        "--seconds",
-        "40",
-        "--json",
-    ]
-    assert cli.main(arguments, standalone_mode=False) in (None, 0)
+    _simulate(_file(tmp_path, short), "--seed", "5", "--seconds", "40", "--json")
     run, samples = results.read(tmp_path / "two")
     mean = {each.policy: float(s.latency_ms.mean()) for each, s in zip(run.rounds, samples, strict=True)}
     assert run.kind == "simulated" and run.facts["curves"].startswith("oracle")
@@ -275,3 +277,13 @@ def _idle(world: World) -> Counts:
     return Counts(
         600.0, zero, zero, zero, zero, np.zeros((len(world.indices.routes), n, n)), np.zeros((n, n))
     )
+
+
+def test_a_policy_that_is_named_twice_is_simulated_once(tmp_path: Path):
+    """In the order in which they were named first. The results' command runs the same again."""
+    once = {"warm_up_seconds": 0, "measured_seconds": 2, "rps": {"west": 10}}
+    named = ["--policy", "waterfall", "--policy", "local", "--policy", "waterfall"]
+    _simulate(_file(tmp_path, once), "--seconds", "3", *named)
+    run = results.read_run(tmp_path / "two")
+    assert [each.policy for each in run.rounds] == ["waterfall", "local"]
+    assert run.command.endswith("--seed 1 --seconds 3 --policy waterfall --policy local")
