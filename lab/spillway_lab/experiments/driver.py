@@ -26,6 +26,7 @@ from spillway_lab.scenario.errors import InvalidInput
 Outcome = Literal["ran", "there already", "failed"]
 # A run may take this many times as long as its experiment's minutes say, and ten minutes at least.
 _PATIENCE, _LEAST_S = 4.0, 600.0
+_BESIDE_MINUTES = 1.0  # of a scenario that is simulated beside a live run
 _POLL_S = 0.5
 _STOP_S = 60.0  # for an interrupted run, whose stack stops its processes
 
@@ -80,20 +81,23 @@ def jobs(experiments: Mapping[str, Experiment], out: Path) -> tuple[list[Job], l
             found.append(Job(name, name, experiment.command, out / name, digest, minutes, True))
             continue
         variants = catalogue.variants(experiment)
+        # The minutes are those of its own kind. What is simulated beside live runs takes seconds.
+        runs = sum(variant.kind == experiment.kind for variant in variants)
         for variant in variants:
             try:
-                found.append(_job(name, experiment, variant, out / name, len(variants)))
+                own = variant.kind == experiment.kind
+                minutes = experiment.minutes / runs if own else _BESIDE_MINUTES
+                found.append(_job(name, variant, out / name, minutes))
             except InvalidInput as error:
                 problems += error.problems
     return found, problems
 
 
-def _job(name: str, experiment: Experiment, variant: Variant, folder: Path, runs: int) -> Job:
-    made = inputs.of_variant(experiment, variant)
+def _job(name: str, variant: Variant, folder: Path, minutes: float) -> Job:
+    made = inputs.of_variant(variant)
     scenario = inputs.written(made, variant, folder / "scenarios")
-    what = "lab" if experiment.kind == "live" else "simulate"
+    what = "lab" if variant.kind == "live" else "simulate"
     command = (sys.executable, "-m", "spillway_lab", what, "--scenario", str(scenario), "--out", str(folder))
-    minutes = experiment.minutes / runs
     return Job(name, variant.name, command, folder / variant.name, made.digest, minutes, False)
 
 

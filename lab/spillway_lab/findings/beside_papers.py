@@ -39,17 +39,18 @@ class Beside:
 def beside(figure: Figure, runs: Mapping[str, RunFigures], facts: Mapping[str, Any] | None) -> Beside:
     """Returns ours beside a paper's figure.
 
-    `runs` are those of its experiment by scenario, `facts` those of a benchmark. Of several
-    scenarios, the one that shows the most is taken: papers say "up to". Those whose machine was
-    not disturbed come first.
+    `runs` are those of its experiment by scenario, `facts` those of a benchmark. Live runs whose
+    machine was not disturbed come first, then simulated ones. Of several scenarios, the one that
+    shows the most is taken: papers say "up to".
     """
     found = list(_candidates(figure, runs, facts))
     if not found:
         return Beside(figure, UNKNOWN, "", None)
     known = [each for each in found if each[1].value is not None] or found
     calm = [each for each in known if not each[2]] or known
+    live = [each for each in calm if each[0] in runs and runs[each[0]].run.kind == "live"] or calm
     best = max if figure.better == "more" else min
-    name, ours, disturbed = best(calm, key=lambda each: each[1].value or 0.0)
+    name, ours, disturbed = best(live, key=lambda each: each[1].value or 0.0)
     return Beside(figure, ours, name, reach(figure, ours, disturbed))
 
 

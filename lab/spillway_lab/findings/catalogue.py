@@ -41,6 +41,8 @@ class Experiment(Model):
     papers: list[str] = Field(default_factory=list)  # the figures that it stands for
     # live and simulated: files, relative to this one; none yet: the experiment is listed as not run
     scenarios: list[Path] = Field(default_factory=list)
+    # beside kind: live, files that are simulated too
+    simulated: list[Path] = Field(default_factory=list)
     sweep: Annotated[list[Axis], Field(max_length=2)] = Field(default_factory=list)
     policy: str = "spillway"  # the one that the others are compared with
     baselines: list[str] = Field(default_factory=list)  # sweeps are drawn against the first
@@ -61,16 +63,19 @@ def _kind_problems(experiment: Experiment) -> Iterator[str]:
     if experiment.kind == "benchmark":
         if not experiment.command:
             yield "command: missing; allowed: the program and its arguments, as kind is benchmark"
-        if experiment.scenarios or experiment.sweep:
-            yield "scenarios, sweep: not allowed beside kind: benchmark"
+        if experiment.scenarios or experiment.simulated or experiment.sweep:
+            yield "scenarios, simulated, sweep: not allowed beside kind: benchmark"
         return
     if experiment.command:
         yield f"command: {experiment.command}; allowed only beside kind: benchmark"
+    if experiment.simulated and (experiment.kind != "live" or experiment.sweep):
+        yield "simulated: allowed only beside kind: live, without a sweep"
     if experiment.sweep and not experiment.baselines:
         yield "baselines: missing; allowed: at least one policy, as sweeps are drawn against the first"
-    names = [path.stem for path in experiment.scenarios]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"scenarios: {name!r} is there twice; allowed: files of different names"
+    for key, paths in (("scenarios", experiment.scenarios), ("simulated", experiment.simulated)):
+        names = [path.stem for path in paths]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"{key}: {name!r} is there twice; allowed: files of different names"
 
 
 class Variant(Model):
@@ -78,6 +83,7 @@ class Variant(Model):
 
     name: str
     scenario: Path
+    kind: Kind
     at: tuple[float, ...] = ()  # the sweep's coordinates, one for each axis
     changes: dict[str, Any] = Field(default_factory=dict)
 
@@ -89,7 +95,10 @@ def load(path: Path) -> Experiment:
     except ValidationError as error:
         raise from_validation(path, error) from error
     # The files are given relative to the experiment's file.
-    return found.model_copy(update={"scenarios": [path.parent / scenario for scenario in found.scenarios]})
+    given = {"scenarios": found.scenarios, "simulated": found.simulated}
+    return found.model_copy(
+        update={key: [path.parent / scenario for scenario in paths] for key, paths in given.items()}
+    )
 
 
 def load_all(folder: Path) -> dict[str, Experiment]:
@@ -111,11 +120,18 @@ def load_all(folder: Path) -> dict[str, Experiment]:
 def variants(experiment: Experiment) -> list[Variant]:
     """Returns what an experiment runs: its scenarios, each at every point of the sweep."""
     if not experiment.sweep:
-        return [Variant(name=path.stem, scenario=path) for path in experiment.scenarios]
+        given = [
+            Variant(name=path.stem, scenario=path, kind=experiment.kind) for path in experiment.scenarios
+        ]
+        return given + [
+            Variant(name=f"{path.stem}-simulated", scenario=path, kind="simulated")
+            for path in experiment.simulated
+        ]
     return [
         Variant(
             name="-".join([path.stem, *(f"{point.at:g}" for point in points)]),
             scenario=path,
+            kind=experiment.kind,
             at=tuple(point.at for point in points),
             changes={key: value for point in points for key, value in point.set.items()},
         )

@@ -26,14 +26,24 @@ class Chapter:
 
     @property
     def state(self) -> str:
-        """What is there of it, in a word."""
-        there = len(self.runs) + (self.facts is not None)
-        wanted = len(self.variants) or 1
-        if not there:
+        """What is there of it, in a few words, for each kind of run."""
+        if not self.runs and self.facts is None:
             return "not run"
-        disturbed = any(figures.disturbed for figures in self.runs.values())
-        state = self.experiment.kind if there >= wanted else f"{self.experiment.kind}, {there} of {wanted}"
-        return state + (", disturbed" if disturbed else "") + (", stale" if self.stale else "")
+        kinds = dict.fromkeys(each.kind for each in self.variants)
+        return "; ".join(self._state_of(kind) for kind in kinds or [self.experiment.kind])
+
+    def _state_of(self, kind: str) -> str:
+        names = [each.name for each in self.variants if each.kind == kind] or [self.id]
+        there = [name for name in names if name in self.runs]
+        if names != [self.id] and not there:
+            return f"{kind} not run"
+        disturbed = any(self.runs[name].disturbed for name in there)
+        return (
+            kind
+            + (f", {len(there)} of {len(names)}" if 0 < len(there) < len(names) else "")
+            + (", disturbed" if disturbed else "")
+            + (", stale" if any(name in self.stale for name in names) else "")
+        )
 
     def baseline_of(self, figures: RunFigures) -> str:
         """Returns the first baseline that a run has, else its first other policy; empty if none."""

@@ -42,7 +42,7 @@ def of_benchmark(experiment: Experiment) -> Inputs:
     return Inputs("", None, _digest(experiment.kind, *experiment.command))
 
 
-def of_variant(experiment: Experiment, variant: Variant) -> Inputs:
+def of_variant(variant: Variant) -> Inputs:
     """Returns the files of one variant.
 
     Keys of its changes that begin with `application.` are those of the application file. Raises
@@ -58,7 +58,7 @@ def of_variant(experiment: Experiment, variant: Variant) -> Inputs:
     application_text = _text(changed(application, its, path))
     # The place of a checkout is no input, so the digest does not have the absolute path.
     digest = _digest(
-        experiment.kind,
+        variant.kind,
         _text(changed(document, mine, variant.scenario)),
         application_text,
         *map(str, variant.at),
@@ -67,8 +67,8 @@ def of_variant(experiment: Experiment, variant: Variant) -> Inputs:
 
 
 def written(inputs: Inputs, variant: Variant, folder: Path) -> Path:
-    """Returns the scenario file to run: the variant's own, or a changed copy in `folder`."""
-    if not variant.changes:
+    """Returns the scenario file to run: the variant's own, or a copy of its name in `folder`."""
+    if not variant.changes and variant.name == variant.scenario.stem:
         return variant.scenario
     folder.mkdir(parents=True, exist_ok=True)
     text = inputs.scenario

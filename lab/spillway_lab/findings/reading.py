@@ -37,7 +37,7 @@ def chapters(experiments: Path, figures: Path, found: Path) -> list[Chapter]:
 
 def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], found: Path) -> Chapter:
     variants = catalogue.variants(experiment)
-    runs, stale, problems = _runs(experiment, variants, found / name)
+    runs, stale, problems = _runs(variants, found / name)
     facts = None
     if experiment.kind == "benchmark":
         facts = _facts(found / name, problems)
@@ -56,9 +56,7 @@ def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], fou
     )
 
 
-def _runs(
-    experiment: Experiment, variants: list[Variant], folder: Path
-) -> tuple[dict[str, RunFigures], list[str], list[str]]:
+def _runs(variants: list[Variant], folder: Path) -> tuple[dict[str, RunFigures], list[str], list[str]]:
     """Returns runs by variant, the names of those with other inputs, and what cannot be read."""
     runs: dict[str, RunFigures] = {}
     stale, problems = [], []
@@ -68,7 +66,7 @@ def _runs(
             continue
         try:
             runs[variant.name] = gathered.read(its)
-            if _is_stale(its, inputs.of_variant(experiment, variant).digest):
+            if _is_stale(its, inputs.of_variant(variant).digest):
                 stale.append(variant.name)
         except InvalidInput as error:
             problems += [problem.replace(f"{folder}/", "") for problem in error.problems]

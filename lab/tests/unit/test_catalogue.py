@@ -29,7 +29,7 @@ def test_every_experiment_of_the_lab_can_be_run() -> None:
         if not catalogue.runs(each):
             assert each.shortfall, f"{each.title}: says why it is not run"
         for variant in catalogue.variants(each):
-            made = inputs.of_variant(each, variant)
+            made = inputs.of_variant(variant)
             document = scenario.Document.model_validate(yaml.safe_load(made.scenario))
             assert {each.policy, *each.baselines} <= set(document.policies)
 
@@ -47,9 +47,14 @@ def test_every_figure_of_the_papers_has_its_experiment() -> None:
     ("keys", "message"),
     [
         ({"kind": "benchmark"}, "command: missing"),
-        ({"kind": "benchmark", "command": ["x"], "scenarios": ["a.yaml"]}, "scenarios, sweep: not allowed"),
+        (
+            {"kind": "benchmark", "command": ["x"], "scenarios": ["a.yaml"]},
+            "scenarios, simulated, sweep: not allowed",
+        ),
         ({"command": ["x"]}, "command: ['x']; allowed only beside kind: benchmark"),
         ({"scenarios": ["a/b.yaml", "c/b.yaml"]}, "scenarios: 'b' is there twice"),
+        ({"simulated": ["a/b.yaml", "c/b.yaml"]}, "simulated: 'b' is there twice"),
+        ({"kind": "simulated", "simulated": ["b.yaml"]}, "simulated: allowed only beside kind: live"),
         ({"sweep": [{"label": "x", "points": [{"at": 1, "set": {"a": 1}}] * 2}]}, "baselines: missing"),
         ({"minutes": 0}, "minutes: Input should be greater than 0; got 0"),
         ({"speed": 1}, "speed: unknown key; got 1"),
@@ -75,6 +80,21 @@ def test_one_wrong_file_does_not_hide_another(tmp_path) -> None:
     }
 
 
+def test_a_live_experiment_may_be_simulated_too(tmp_path) -> None:
+    """The same file is two runs, with names, kinds and digests of their own."""
+    some = experiment(tmp_path, scenarios=[str(SCENARIO)], simulated=[str(SCENARIO)])
+    live, simulated = catalogue.variants(some)
+    assert (live.name, live.kind) == ("two-clusters", "live")
+    assert (simulated.name, simulated.kind) == ("two-clusters-simulated", "simulated")
+    assert inputs.of_variant(live).digest != inputs.of_variant(simulated).digest
+    made = [inputs.written(inputs.of_variant(each), each, tmp_path / "made") for each in (live, simulated)]
+    assert made[0] == SCENARIO
+    assert scenario.load(made[1]).name == "two-clusters-simulated"
+    assert scenario.load(made[1]).document == scenario.load(SCENARIO).document.model_copy(
+        update={"application": (SCENARIO.parent / "../applications/chain.yaml").resolve()}
+    )
+
+
 def swept(tmp_path: Path, *changes: dict) -> catalogue.Experiment:
     points = [{"at": number, "set": each} for number, each in enumerate(changes)]
     return experiment(
@@ -96,7 +116,7 @@ def test_a_sweep_runs_changed_copies(tmp_path) -> None:
     first, second = catalogue.variants(some)
     assert (first.name, second.name) == ("two-clusters-0", "two-clusters-1")
     loaded = [
-        scenario.load(inputs.written(inputs.of_variant(some, each), each, tmp_path / "made"))
+        scenario.load(inputs.written(inputs.of_variant(each), each, tmp_path / "made"))
         for each in (first, second)
     ]
     assert [each.document.links[0].rtt_ms for each in loaded] == [5, 7]
@@ -114,7 +134,7 @@ def test_a_key_that_is_not_there_changes_nothing_and_is_an_error(tmp_path) -> No
     ):
         some = swept(tmp_path, {key: 1}, {key: 2})
         with pytest.raises(InvalidInput) as error:
-            inputs.of_variant(some, catalogue.variants(some)[0])
+            inputs.of_variant(catalogue.variants(some)[0])
         assert message in str(error.value)
 
 
@@ -126,7 +146,7 @@ def test_results_are_of_their_inputs_and_of_no_others(tmp_path) -> None:
 
     def digest(**keys: object) -> str:
         some = experiment(tmp_path, scenarios=["s.yaml"], **keys)
-        return inputs.of_variant(some, catalogue.variants(some)[0]).digest
+        return inputs.of_variant(catalogue.variants(some)[0]).digest
 
     first = digest()
     assert digest(title="another", minutes=3) == first

@@ -16,6 +16,7 @@ from spillway_lab.findings import catalogue, inputs
 from spillway_lab.findings.catalogue import Experiment
 from spillway_lab.report import results
 from spillway_lab.report.progress import Progress
+from spillway_lab.scenario import scenario
 from spillway_lab.scenario.errors import InvalidInput
 
 LAB = Path(__file__).resolve().parents[2]
@@ -177,6 +178,17 @@ def test_progress_shows_the_last_line_of_a_log(tmp_path) -> None:
     assert driver.last_line(log) == ""
 
 
+def test_what_is_simulated_beside_live_runs_takes_none_of_their_minutes(tmp_path) -> None:
+    """Each run is of its own kind, and a live one has the time that the experiment says."""
+    some = live(tmp_path)["some"]
+    both = some.model_copy(update={"minutes": 30, "simulated": some.scenarios})
+    (real, simulated), _ = driver.jobs({"some": both}, tmp_path)
+    assert (real.command[3], real.minutes) == ("lab", 30)
+    assert (simulated.command[3], simulated.minutes) == ("simulate", 1)
+    assert simulated.folder == tmp_path / "some/two-clusters-simulated"
+    assert scenario.load(Path(simulated.command[5])).name == simulated.folder.name
+
+
 def test_experiments_are_chosen_by_their_names() -> None:
     """An unknown name is an error that lists those that exist."""
     known = {"a": benchmark("1"), "b": benchmark("2")}
@@ -191,7 +203,7 @@ def test_the_list_shows_every_experiment_and_runs_none(tmp_path) -> None:
     done = CliRunner().invoke(command.command, ["--out", str(tmp_path), "--list"])
     assert done.exit_code == 0, done.output
     rows = {line.split()[0]: line.split() for line in done.output.splitlines()[2:]}
-    assert rows["demo"][1:4] == ["live", "1", "0"]
+    assert rows["demo"][1:4] == ["live", "2", "0"]
     assert rows["threshold"][2] == "25"
-    assert rows["where-to-cut"][2] == "0"
+    assert rows["reaction-time"][2] == "0"
     assert not list(tmp_path.glob("*/*/run.json"))

@@ -60,9 +60,9 @@ def stored(folder: Path, experiment: str, **options: object) -> None:
     known = catalogue.load(LAB / f"experiments/{experiment}.yaml")
     for number, variant in enumerate(catalogue.variants(known)):
         means = {"spillway": 50.0, "waterfall": 60.0 + 5 * number, "local": 200.0}
-        run, samples = made(means, name=variant.name, kind=known.kind, **options)
+        run, samples = made(means, name=variant.name, kind=variant.kind, **options)
         results.write(folder / experiment / variant.name, run, samples)
-        stamp = inputs.Stamp(digest=inputs.of_variant(known, variant).digest)
+        stamp = inputs.Stamp(digest=inputs.of_variant(variant).digest)
         (folder / experiment / variant.name / inputs.FILE).write_text(stamp.model_dump_json())
 
 
@@ -148,7 +148,7 @@ def test_what_did_not_run_is_listed_as_such(report: Path) -> None:
     text = (report / "out/README.md").read_text()
     row = next(line for line in text.splitlines() if "Which requests to route away" in line)
     assert row.count("not run") == 2
-    assert "no scenario of it yet" in text
+    assert "no scenario of it yet" in text  # of another one
     assert re.search(r"253 to 74 ms.*3\.4 × \| not run \|", text)
 
 
@@ -166,7 +166,7 @@ def test_results_of_other_inputs_and_unreadable_ones_are_named(tmp_path: Path) -
     (tmp_path / "demo/two-clusters" / inputs.FILE).write_text(stamp.model_dump_json())
     (tmp_path / "threshold/two-clusters-5-60/spillway-0.npz").write_bytes(b"no archive")
     found = {each.id: each for each in reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)}
-    assert found["demo"].state == "live, stale"
+    assert found["demo"].state == "live, stale; simulated"
     assert found["threshold"].state == "simulated, 24 of 25"
     (problem,) = found["threshold"].problems
     assert problem.startswith("two-clusters-5-60/spillway-0.npz: is no .npz file")

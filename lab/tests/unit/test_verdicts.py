@@ -46,6 +46,16 @@ def test_a_disturbed_round_refuses_every_conclusion() -> None:
     assert (beside.reached, beside.words) == ("disturbed", "disturbed: no conclusion")
 
 
+@pytest.mark.parametrize(("disturbed", "expected"), [(0, "live"), (1, "simulated")])
+def test_a_live_run_comes_before_a_simulated_one(disturbed: int, expected: str) -> None:
+    """Even if less is seen in it, unless its machine was disturbed."""
+    runs = {
+        "live": figures({"spillway": 50.0, "waterfall": 60.0}, disturbed=disturbed),
+        "simulated": figures({"spillway": 50.0, "waterfall": 90.0}, kind="simulated"),
+    }
+    assert beside_papers.beside(figure(1.1), runs, None).scenario == expected
+
+
 def test_one_round_concludes_nothing() -> None:
     """Without an interval there is no verdict, however far apart the values are."""
     found = judge(figures({"a": 10.0, "b": 90.0}, repetitions=1), "a", "b", "mean_ms")
