@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import click
 from spillway_runtime import command_line
@@ -9,7 +10,7 @@ from spillway_runtime import command_line
 from spillway_lab.commands.report import EXPERIMENTS
 from spillway_lab.experiments import driver
 from spillway_lab.findings import catalogue
-from spillway_lab.findings.catalogue import Experiment
+from spillway_lab.findings.catalogue import Experiment, Kind
 from spillway_lab.report import tables
 from spillway_lab.report.progress import Progress
 from spillway_lab.scenario.errors import InvalidInput, LabError
@@ -20,8 +21,9 @@ from spillway_lab.stack.stack import ROOT
 @click.argument("names", metavar="[EXPERIMENT...]", nargs=-1)
 @click.option("--out", type=command_line.PATH, required=True, help="Folder for the results.")
 @click.option("--again", is_flag=True, help="Runs what is there already too.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="Runs only those of this kind.")
 @click.option("--list", "listed", is_flag=True, help="Shows the experiments and runs nothing.")
-def command(names: tuple[str, ...], out: Path, again: bool, listed: bool) -> None:
+def command(names: tuple[str, ...], out: Path, again: bool, kind: Kind | None, listed: bool) -> None:
     """Runs experiments of lab/experiments, all of them or those named.
 
     Results that are there, of the same scenario and application files, are kept. So an interrupted
@@ -31,6 +33,7 @@ def command(names: tuple[str, ...], out: Path, again: bool, listed: bool) -> Non
     jobs, problems = driver.jobs(wanted, out)
     if problems:
         raise InvalidInput(problems)
+    jobs = [job for job in jobs if kind is None or job.kind == kind]
     if listed:
         print(table(wanted, jobs))
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from spillway_lab.findings import catalogue, inputs
-from spillway_lab.findings.catalogue import Experiment, Variant
+from spillway_lab.findings.catalogue import Experiment, Kind, Variant
 from spillway_lab.findings.inputs import Stamp
 from spillway_lab.findings.reading import FACTS
 from spillway_lab.report import results
@@ -41,7 +41,7 @@ class Job:
     folder: Path  # of its results
     digest: str
     minutes: float  # that it is expected to take
-    benchmark: bool
+    kind: Kind
 
     @property
     def limit_s(self) -> float:
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def results(self) -> Path:
-        return self.folder / (FACTS if self.benchmark else results.FILE)
+        return self.folder / (FACTS if self.kind == "benchmark" else results.FILE)
 
     @property
     def log(self) -> Path:
@@ -78,7 +78,7 @@ def jobs(experiments: Mapping[str, Experiment], out: Path) -> tuple[list[Job], l
         if experiment.kind == "benchmark":
             digest = inputs.of_benchmark(experiment).digest
             minutes = experiment.minutes
-            found.append(Job(name, name, experiment.command, out / name, digest, minutes, True))
+            found.append(Job(name, name, experiment.command, out / name, digest, minutes, "benchmark"))
             continue
         variants = catalogue.variants(experiment)
         # The minutes are those of its own kind. What is simulated beside live runs takes seconds.
@@ -98,7 +98,7 @@ def _job(name: str, variant: Variant, folder: Path, minutes: float) -> Job:
     scenario = inputs.written(made, variant, folder / "scenarios")
     what = "lab" if variant.kind == "live" else "simulate"
     command = (sys.executable, "-m", "spillway_lab", what, "--scenario", str(scenario), "--out", str(folder))
-    return Job(name, variant.name, command, folder / variant.name, made.digest, minutes, False)
+    return Job(name, variant.name, command, folder / variant.name, made.digest, minutes, variant.kind)
 
 
 def run_all(
@@ -115,7 +115,7 @@ def run_all(
     for number, job in enumerate(missing):
         left = sum(each.minutes for each in missing[number:])
         progress.stage(f"{number + 1} of {len(missing)}, {left:.0f} min")
-        label = job.experiment if job.benchmark else f"{job.experiment}, {job.name}"
+        label = job.experiment if job.kind == "benchmark" else f"{job.experiment}, {job.name}"
         why = run(job, root, lambda line, label=label: progress.show(f"{label}: {line}"))  # type: ignore[misc]
         progress.end(f"{label}: {why or 'ran'}")
         yield job, "failed" if why else "ran", why
@@ -134,7 +134,7 @@ def run(job: Job, root: Path, show: Callable[[str], None]) -> str:
         return f"stopped after {job.limit_s:.0f} s, its log is {job.log}"
     if code != 0:
         return f"exit code {code}, its log is {job.log}"
-    why = _keep_facts(job) if job.benchmark else _unreadable(job)
+    why = _keep_facts(job) if job.kind == "benchmark" else _unreadable(job)
     if not why:
         stamp = Stamp(digest=job.digest, commit=commit(root), command=list(job.command))
         (job.folder / inputs.FILE).write_text(stamp.model_dump_json(indent=1) + "\n")

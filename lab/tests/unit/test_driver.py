@@ -206,4 +206,7 @@ def test_the_list_shows_every_experiment_and_runs_none(tmp_path) -> None:
     assert rows["demo"][1:4] == ["live", "2", "0"]
     assert rows["threshold"][2] == "25"
     assert rows["reaction-time"][2] == "0"
+    some = CliRunner().invoke(command.command, ["--out", str(tmp_path), "--list", "--kind", "simulated"])
+    rows = {line.split()[0]: line.split() for line in some.output.splitlines()[2:]}
+    assert (rows["demo"][2], rows["threshold"][2], rows["solver-time"][2]) == ("1", "25", "0")
     assert not list(tmp_path.glob("*/*/run.json"))
