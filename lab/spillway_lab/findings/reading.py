@@ -6,10 +6,11 @@ The results of experiment E and variant V are in `<results>/E/V/`: `run.json` an
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillway_lab.findings import beside_papers, catalogue, gathered, inputs, papers
+from spillway_lab.findings import beside_papers, catalogue, gathered, inputs, papers, reaction
 from spillway_lab.findings.catalogue import Experiment, Variant
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.gathered import RunFigures
@@ -38,6 +39,8 @@ def chapters(experiments: Path, figures: Path, found: Path) -> list[Chapter]:
 def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], found: Path) -> Chapter:
     variants = catalogue.variants(experiment)
     runs, stale, problems = _runs(variants, found / name)
+    scenarios = _scenarios(variants)
+    runs = {each: _with_reaction(figures, scenarios.get(each)) for each, figures in runs.items()}
     facts = None
     if experiment.kind == "benchmark":
         facts = _facts(found / name, problems)
@@ -47,7 +50,7 @@ def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], fou
         id=name,
         experiment=experiment,
         variants=variants,
-        scenarios=_scenarios(variants),
+        scenarios=scenarios,
         runs=runs,
         facts=facts,
         beside=[beside_papers.beside(figure, runs, facts) for figure in figures],
@@ -87,6 +90,11 @@ def _scenarios(variants: list[Variant]) -> Mapping[str, Scenario]:
         except InvalidInput:
             continue  # the driver names the problem when it runs the experiment
     return found
+
+
+def _with_reaction(figures: RunFigures, scenario: Scenario | None) -> RunFigures:
+    more = reaction.facts(figures.run, scenario) if scenario else {}
+    return replace(figures, run=replace(figures.run, facts={**figures.run.facts, **more}))
 
 
 def _facts(folder: Path, problems: list[str]) -> dict[str, Any] | None:

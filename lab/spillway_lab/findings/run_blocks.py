@@ -10,7 +10,7 @@ from spillway_lab.findings.gathered import PolicyFigures, RunFigures
 from spillway_lab.findings.pictures import Styles
 from spillway_lab.findings.verdicts import NAMES, interval, judge
 from spillway_lab.report import resampling
-from spillway_lab.report.statistics import Metric
+from spillway_lab.report.statistics import Estimate, Metric
 
 _METRICS: tuple[Metric, ...] = tuple(NAMES)
 _COLUMNS = (
@@ -86,7 +86,7 @@ def _policies(figures: RunFigures) -> Block:
     rows = tuple(
         (
             policy,
-            *(_cell(each, metric) for metric in _METRICS),
+            *(cell(each, metric) for metric in _METRICS),
             f"{each.requests} in {each.rounds}",
         )
         for policy, each in figures.policies.items()
@@ -94,9 +94,15 @@ def _policies(figures: RunFigures) -> Block:
     return Table(_COLUMNS, rows)
 
 
-def _cell(each: PolicyFigures, metric: Metric) -> str:
-    """Returns a figure; one that failed requests have a part in is marked as a lower bound."""
-    text = interval(each.figures[metric], percent=metric == "failed_share")
+def cell(each: PolicyFigures | None, metric: Metric, bounds: bool = True) -> str:
+    """Returns a figure, with its interval unless `bounds` is false.
+
+    One that failed requests have a part in is marked as a lower bound.
+    """
+    if each is None:
+        return "not run"
+    found = each.figures[metric] if bounds else Estimate(each.figures[metric].value)
+    text = interval(found, percent=metric == "failed_share")
     failed = each.figures["failed_share"].value or 0.0
     quantile = resampling.QUANTILES.get(metric)
     in_it = failed > 0 and (metric == "mean_ms" or (quantile is not None and quantile > 1 - failed))

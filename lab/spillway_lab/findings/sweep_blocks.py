@@ -1,16 +1,19 @@
 """The runs of a sweep as blocks: one picture and a table of all points. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from spillway_lab.findings import pictures, setup
 from spillway_lab.findings.blocks import Block, Picture, Table, Text
+from spillway_lab.findings.catalogue import Variant
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.pictures import Styles
-from spillway_lab.findings.run_blocks import machine
+from spillway_lab.findings.run_blocks import cell, machine
 from spillway_lab.findings.verdicts import interval
-from spillway_lab.report.statistics import UNKNOWN
+from spillway_lab.report.statistics import UNKNOWN, Metric
+
+_COMPARED: tuple[Metric, ...] = ("mean_ms", "egress_usd_per_hour")
 
 
 def blocks(chapter: Chapter, look: Styles) -> Iterator[Block]:
@@ -35,20 +38,29 @@ def blocks(chapter: Chapter, look: Styles) -> Iterator[Block]:
         title = f"mean latency of {experiment.baselines[0]} over that of {mine}"
         drawn = pictures.grid(x, y, values, (axes[0].label, axes[1].label, title))
         yield Picture(f"{chapter.id}-sweep", drawn, f"Map: {title}.")
-    columns = (*(axis.label for axis in axes), *(f"{other} over {mine}" for other in experiment.baselines))
-    rows = tuple(
-        (
-            *(f"{at:g}" for at in variant.at),
-            *(
-                interval(chapter.runs[variant.name].pair(mine, other, "mean_ms").ratio)
-                for other in experiment.baselines
-            ),
-        )
-        for variant in ran
-    )
-    yield Table(columns, rows)
+    yield _table(chapter, ran)
     first = chapter.runs[ran[0].name]
     yield Text(f"{machine(first)} The first point was run by `{first.run.command}`.")
+
+
+def _table(chapter: Chapter, ran: Sequence[Variant]) -> Block:
+    """Returns a row for each point: means of all policies, and what the others have over ours."""
+    mine, others = chapter.experiment.policy, chapter.experiment.baselines
+    columns = (
+        *(axis.label for axis in chapter.experiment.sweep),
+        *(f"{policy}: mean, ms" for policy in (mine, *others)),
+        *(f"{other}: {word}" for other in others for word in ("mean ×", "egress ×", "failed, %")),
+    )
+    rows = []
+    for variant in ran:
+        figures = chapter.runs[variant.name]
+        cells = [f"{at:g}" for at in variant.at]
+        cells += [cell(figures.policies.get(policy), "mean_ms", bounds=False) for policy in (mine, *others)]
+        for other in others:
+            cells += [interval(figures.pair(mine, other, metric).ratio) for metric in _COMPARED]
+            cells.append(cell(figures.policies.get(other), "failed_share", bounds=False))
+        rows.append(tuple(cells))
+    return Table(columns, tuple(rows))
 
 
 def _grid(chapter: Chapter) -> np.ndarray | None:

@@ -148,8 +148,21 @@ def test_what_did_not_run_is_listed_as_such(report: Path) -> None:
     text = (report / "out/README.md").read_text()
     row = next(line for line in text.splitlines() if "Which requests to route away" in line)
     assert row.count("not run") == 2
-    assert "no scenario of it yet" in text  # of another one
     assert re.search(r"253 to 74 ms.*3\.4 × \| not run \|", text)
+
+
+def test_an_experiment_without_scenarios_says_why(tmp_path: Path) -> None:
+    """It is listed as not run, with its reason, and with no command that would run it."""
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/some.yaml").write_text(
+        "{title: Some, question: What now, kind: live, minutes: 1, shortfall: There is none yet.}"
+    )
+    (tmp_path / "papers.yaml").write_text("figures: []")
+    chapters = reading.chapters(tmp_path / "experiments", tmp_path / "papers.yaml", tmp_path)
+    pages.write(chapters, tmp_path / "out")
+    text = (tmp_path / "out/README.md").read_text()
+    assert "Not run. There is none yet." in text
+    assert "ONLY=some" not in text
 
 
 def test_a_benchmark_stands_beside_the_paper(report: Path) -> None:
