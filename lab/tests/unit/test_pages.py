@@ -153,13 +153,11 @@ def test_what_did_not_run_is_listed_as_such(report: Path) -> None:
 
 def test_an_experiment_without_scenarios_says_why(tmp_path: Path) -> None:
     """It is listed as not run, with its reason, and with no command that would run it."""
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments/some.yaml").write_text(
-        "{title: Some, question: What now, kind: live, minutes: 1, shortfall: There is none yet.}"
+    plain = {"title": "Some", "question": "What now?", "kind": "live", "minutes": 1}
+    (tmp_path / "some.yaml").write_text(json.dumps(plain | {"shortfall": "There is none yet."}))
+    pages.write(
+        [reading.chapter("some", catalogue.load(tmp_path / "some.yaml"), [], tmp_path)], tmp_path / "out"
     )
-    (tmp_path / "papers.yaml").write_text("figures: []")
-    chapters = reading.chapters(tmp_path / "experiments", tmp_path / "papers.yaml", tmp_path)
-    pages.write(chapters, tmp_path / "out")
     text = (tmp_path / "out/README.md").read_text()
     assert "Not run. There is none yet." in text
     assert "ONLY=some" not in text
