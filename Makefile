@@ -125,7 +125,7 @@ lock: setup ## pin every Python requirement with hashes
 ##@ Measure (each ends in one JSON line)
 
 RESULTS := $(HOME_DIR)/results
-experiments: setup ## the experiments of the papers, those that have no results yet; ONLY='demo threshold', KIND=simulated, AGAIN=1 for all, LIST=1 to see them
+experiments: setup ## the experiments of the papers, those that have no results yet; ONLY='how-much threshold', KIND=simulated, AGAIN=1 for all, LIST=1 to see them
 	@python -m spillway_lab experiments $(ONLY) --out $(RESULTS) $(if $(KIND),--kind $(KIND)) $(if $(AGAIN),--again) $(if $(LIST),--list)
 
 report: setup ## docs/results/ from what the experiments have found: a page, and the same as Markdown

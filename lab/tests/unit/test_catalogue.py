@@ -39,8 +39,8 @@ def test_every_figure_of_the_papers_has_its_experiment() -> None:
     known = catalogue.load_all(LAB / "experiments")
     figures = papers.load(LAB / "papers.yaml", known)
     assert {18.3, 11.6, 3.4, 2.64, 1.7, 3, 6.3, 7.9, 22} <= {figure.value for figure in figures}
-    with pytest.raises(InvalidInput, match="experiment: unknown 'threshold'; allowed: demo"):
-        papers.load(LAB / "papers.yaml", ["demo"])
+    with pytest.raises(InvalidInput, match="experiment: unknown 'threshold'; allowed: how-much"):
+        papers.load(LAB / "papers.yaml", ["how-much"])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def stored(folder: Path, experiment: str, **options: object) -> None:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a report: live results, a sweep, a benchmark, and the rest not run."""
     folder = tmp_path_factory.mktemp("report")
-    stored(folder / "results", "demo", facts={"predicted ratio": 0.71, "more": {"a": 1}})
+    stored(folder / "results", "how-much", facts={"predicted ratio": 0.71, "more": {"a": 1}})
     stored(folder / "results", "threshold")
     (folder / "results/solver-time").mkdir()
     (folder / "results/solver-time/facts.json").write_text('{"published_convex_s": 0.11}')
@@ -108,7 +108,7 @@ def test_the_pictures_of_the_markdown_page_are_there(report: Path) -> None:
     named = set(re.findall(r"!\[[^\]]*\]\(pictures/([^)]+)\)", (report / "out/README.md").read_text()))
     there = {path.name: path.read_text() for path in (report / "out/pictures").iterdir()}
     assert named == set(there)
-    assert {"demo-two-clusters-cdf.svg", "demo-two-clusters-time.svg", "threshold-sweep.svg"} <= named
+    assert {"how-much-two-clusters-cdf.svg", "how-much-two-clusters-time.svg", "threshold-sweep.svg"} <= named
     for svg in there.values():
         assert re.findall(r'(?:href|src)="(?!#)[^"]*"|url\((?!#)', svg) == []
 
@@ -134,7 +134,7 @@ def test_a_chapter_has_what_a_reader_needs(report: Path) -> None:
         "| waterfall | better: 1.",
         "utilisation 60%, pressure 10%, undisturbed",
         "stretched 2 times",
-        "make experiments ONLY=demo AGAIN=1",
+        "make experiments ONLY=how-much AGAIN=1",
         "make lab SCENARIO=two-clusters",
         "| `predicted ratio` | 0.71 |",
         "| `more.a` | 1 |",
@@ -171,13 +171,13 @@ def test_a_benchmark_stands_beside_the_paper(report: Path) -> None:
 
 def test_results_of_other_inputs_and_unreadable_ones_are_named(tmp_path: Path) -> None:
     """A changed scenario makes results stale. A damaged file is a problem of its chapter alone."""
-    stored(tmp_path, "demo")
+    stored(tmp_path, "how-much")
     stored(tmp_path, "threshold")
     stamp = inputs.Stamp(digest="another")
-    (tmp_path / "demo/two-clusters" / inputs.FILE).write_text(stamp.model_dump_json())
+    (tmp_path / "how-much/two-clusters" / inputs.FILE).write_text(stamp.model_dump_json())
     (tmp_path / "threshold/two-clusters-5-60/spillway-0.npz").write_bytes(b"no archive")
     found = {each.id: each for each in reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)}
-    assert found["demo"].state == "live, stale; simulated"
+    assert found["how-much"].state == "live, stale; simulated"
     assert found["threshold"].state == "simulated, 24 of 25"
     (problem,) = found["threshold"].problems
     assert problem.startswith("two-clusters-5-60/spillway-0.npz: is no .npz file")
@@ -189,7 +189,7 @@ def test_results_of_other_inputs_and_unreadable_ones_are_named(tmp_path: Path) -
 
 def test_disturbed_results_are_marked_everywhere(tmp_path: Path) -> None:
     """The summary, the verdicts and the machine's line say that a run was disturbed."""
-    stored(tmp_path, "demo", disturbed=2)
+    stored(tmp_path, "how-much", disturbed=2)
     chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)
     pages.write(chapters, tmp_path / "out")
     text = " ".join((tmp_path / "out/README.md").read_text().split())
@@ -201,7 +201,7 @@ def test_disturbed_results_are_marked_everywhere(tmp_path: Path) -> None:
 
 def test_figures_with_failed_requests_in_them_are_lower_bounds(tmp_path: Path) -> None:
     """With 5 % failed, the mean and p99 are marked, and the median and p90 are not."""
-    stored(tmp_path, "demo", failed_share=0.05)
+    stored(tmp_path, "how-much", failed_share=0.05)
     chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)
     pages.write(chapters, tmp_path / "out")
     lines = (tmp_path / "out/README.md").read_text().splitlines()
