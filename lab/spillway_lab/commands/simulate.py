@@ -91,7 +91,7 @@ def _run(scenario: Scenario, seed: int, again: str, started: datetime, found: li
         command=again,
         started=started,
         clusters=tuple(scenario.clusters),
-        requests=tuple(f"{r.service} {r.method} {r.path}" for r in document.requests),
+        requests=tuple(request.class_id for request in document.requests),
         measured_seconds=document.load.measure.seconds,
         rounds=tuple(
             Round(

@@ -60,8 +60,7 @@ def _curves(
     service: KnownService, application: Application, name: str, arrivals: Sequence[Arrival], steps: Sequence[Step]
 ) -> dict[str, tuple[float, float]]:  # fmt: skip
     times = {
-        f"{name} {endpoint.method} {endpoint.path}": endpoint.service_time
-        for endpoint in application.services[name].endpoints
+        endpoint.class_id(name): endpoint.service_time for endpoint in application.services[name].endpoints
     }
     workers = application.services[name].workers
     arrivals = [(at, class_id) for at, class_id in arrivals if class_id in times]

@@ -16,6 +16,7 @@ from spillway_lab.load.meter import Measured
 from spillway_lab.load.samples import Summary, summarise
 from spillway_lab.report import tables
 from spillway_lab.report.progress import Progress
+from spillway_lab.scenario import flows
 from spillway_lab.scenario.application import Application
 from spillway_lab.scenario.scenario import Request, Scenario
 from spillway_lab.stack import stack
@@ -117,28 +118,8 @@ def spans_per_request(application: Application, requests: Iterable[Request]) -> 
 
     The entry makes one, and each call one at the caller and one at the callee.
     """
-    requests = list(requests)
-    shares = sum(request.share for request in requests)
-    return sum(
-        request.share / shares * (1 + 2 * _calls(application, request.service, request.method, request.path))
-        for request in requests
-    )
-
-
-def _calls(application: Application, service: str, method: str, path: str) -> float:
-    """Returns the mean number of calls that one request causes, directly or through others."""
-    [endpoint] = [
-        endpoint
-        for endpoint in application.services[service].endpoints
-        if (endpoint.method, endpoint.path) == (method, path)
-    ]
-    return sum(
-        (call.probability or 1.0)
-        * (call.count or 1)
-        * (1 + _calls(application, call.service, call.method, call.path))
-        for stage in endpoint.calls
-        for call in stage
-    )
+    calls = sum(flows.rates(application, list(requests)).values()) - 1
+    return 1 + 2 * calls
 
 
 def scaled(rps: Mapping[str, float], total_rps: float) -> dict[str, float]:

@@ -57,7 +57,7 @@ def run_of(
             command=f"make lab SCENARIO={shlex.quote(scenario.name)}",
             started=started,
             clusters=tuple(scenario.clusters),
-            requests=tuple(f"{x.service} {x.method} {x.path}" for x in document.requests),
+            requests=tuple(request.class_id for request in document.requests),
             measured_seconds=document.load.measure.seconds,
             rounds=tuple(
                 _round(each, its_columns, k) for each, its_columns in zip(rounds, columns, strict=True)

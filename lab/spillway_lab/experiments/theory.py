@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
+from spillway_lab.scenario import queues
 from spillway_lab.scenario.application import Endpoint, Service
 from spillway_lab.scenario.scenario import Scenario
 
@@ -39,23 +40,10 @@ class Predicted:
     shares: Shares
 
 
-def erlang_c(workers: int, load: float) -> float:
-    """Returns the probability that an arrival waits. `load` is arrival rate times service time."""
-    if load >= workers:
-        return 1.0
-    inverse = 1.0  # of Erlang B, by its recursion
-    for k in range(1, workers + 1):
-        inverse = 1.0 + inverse * k / load if load > 0 else math.inf
-    blocked = 1 / inverse
-    return blocked / (1 - load / workers * (1 - blocked))
-
-
 def sojourn_ms(workers: int, service_ms: float, rps: float) -> float:
     """Returns the mean time in an M/M/c queue and its service. Infinite when it is overloaded."""
-    load = rps * service_ms / 1000
-    if load >= workers:
-        return math.inf
-    return service_ms + erlang_c(workers, load) * service_ms / (workers - load)
+    u = rps * service_ms / 1000 / workers
+    return service_ms + queues.wait_ms(workers, service_ms, 1.0, u) if u < 1 else math.inf
 
 
 def chain(scenario: Scenario) -> list[Hop] | None:

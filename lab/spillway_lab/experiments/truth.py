@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway_lab.experiments.simulation import Simulation
+from spillway_lab.scenario import queues
 from spillway_lab.scenario.application import Application
 from spillway_lab.scenario.errors import InvalidInput, LabError
-from spillway_lab.scenario.flows import calls_per_request, rates
+from spillway_lab.scenario.flows import rates
 from spillway_lab.scenario.scenario import Request, Scenario
 
 _LEAST_BUSY = 0.1
@@ -121,7 +122,7 @@ def _calm(application: Application, idle: list[str]) -> tuple[str, float]:
     for name in idle:
         for endpoint in application.services[name].endpoints:
             if not endpoint.calls:
-                return f"{name} {endpoint.method} {endpoint.path}", endpoint.service_time.mean_ms
+                return endpoint.class_id(name), endpoint.service_time.mean_ms
     raise InvalidInput(
         [
             f"no service is below {_LEAST_BUSY:.0%} busy and calls nothing; one is needed to know what proxies add"
@@ -144,7 +145,7 @@ def _service(
     means: list[dict[str, float]],
 ) -> KnownService:  # fmt: skip
     times = {
-        f"{name} {endpoint.method} {endpoint.path}": endpoint.service_time.mean_ms
+        endpoint.class_id(name): endpoint.service_time.mean_ms
         for endpoint in application.services[name].endpoints
     }
     times = {class_id: ms for class_id, ms in sorted(times.items()) if class_id in by_class}
@@ -160,17 +161,12 @@ def _service(
 
 
 def curve(u: np.ndarray, latency: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """Returns (a, b) of the curve nearest to the exact means `latency` (n,) at utilisations `u`
-    (n,).
+    """Returns (a, b) of the curve nearest to the exact means `latency` at utilisations `u`.
 
-    Each mean is weighted by its certainty, measured over `seconds` (n,) of a queue. The weight is
-    relative to the latency, is divided by 1 / (1 - u), and grows with the square root of the time.
+    All are of shape (n,). A mean that is measured over `seconds` of a queue has an error that is
+    relative to it, grows as 1 / (1 - u), and falls with the square root of the time.
     """
-    stretch = 1 / (1 - u)
-    weight = np.sqrt(seconds) / (latency * stretch)
-    design = np.stack([stretch, np.ones_like(u)], axis=1)
-    a, b = np.linalg.lstsq(design * weight[:, None], latency * weight, rcond=None)[0]
-    return float(a), float(b)
+    return queues.curve(u, latency, np.sqrt(seconds) * (1 - u) / latency)
 
 
 def _ratios(application: Application) -> Iterator[tuple[tuple[str, str], float]]:
@@ -178,17 +174,15 @@ def _ratios(application: Application) -> Iterator[tuple[tuple[str, str], float]]
         for endpoint in service.endpoints:
             found: dict[str, float] = defaultdict(float)
             for call in (call for stage in endpoint.calls for call in stage):
-                found[f"{call.service} {call.method} {call.path}"] += calls_per_request(call)
+                found[call.class_id] += call.mean_count
             for class_id, times in found.items():
-                yield (f"{name} {endpoint.method} {endpoint.path}", class_id), times
+                yield (endpoint.class_id(name), class_id), times
 
 
 def utilisation(application: Application, service: str, by_class: Mapping[str, float], rps: float) -> float:
     """Share of a service's workers that are busy when the entry gets `rps` requests per second."""
     work = sum(
-        by_class.get(f"{service} {endpoint.method} {endpoint.path}", 0.0)
-        * endpoint.service_time.mean_ms
-        / 1000
+        by_class.get(endpoint.class_id(service), 0.0) * endpoint.service_time.mean_ms / 1000
         for endpoint in application.services[service].endpoints
     )
     return rps * work / application.services[service].workers

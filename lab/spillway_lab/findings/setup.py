@@ -49,7 +49,7 @@ def _load(scenario: Scenario) -> Block:
     measure, document = scenario.document.load.measure, scenario.document
     prices = sorted({link.egress_usd_per_gb for link in scenario.links()})
     price = f"{' or '.join(f'{each:g}' for each in prices)} USD per GB" if prices else "nothing"
-    kinds = ", ".join(f"`{each.service} {each.method} {each.path}`" for each in document.requests)
+    kinds = ", ".join(f"`{each.class_id}`" for each in document.requests)
     phases = "; then ".join(_phase(phase) for phase in measure.plan)
     return Text(
         f"Load: {phases}, after {measure.warm_up_seconds:g} s that are not measured. Requests: {kinds}. "

@@ -29,6 +29,16 @@ class Call(Model):
     request_bytes: Annotated[int, Field(ge=0)] = 0
     optional: bool = False
 
+    @property
+    def class_id(self) -> str:
+        """The called class, such as "shop GET /items/{id}"."""
+        return f"{self.service} {self.method} {self.path}"
+
+    @property
+    def mean_count(self) -> float:
+        """Mean number of these calls per request."""
+        return float(self.count or 1) if self.probability is None else self.probability
+
 
 class Endpoint(Model):
     method: str
@@ -44,6 +54,10 @@ class Endpoint(Model):
     def variables(self) -> list[str]:
         """Names of the variables of the path, in order."""
         return _VARIABLE.findall(self.path)
+
+    def class_id(self, service: str) -> str:
+        """Returns the endpoint's class, such as "shop GET /items/{id}"."""
+        return f"{service} {self}"
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

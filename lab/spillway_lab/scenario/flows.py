@@ -20,10 +20,6 @@ class Work:
     cv2: float  # squared coefficient of variation of the service time
 
 
-def calls_per_request(call: Call) -> float:
-    return float(call.count or 1) if call.probability is None else call.probability
-
-
 def endpoint_of(application: Application, service: str, method: str, path: str) -> Endpoint:
     """Returns the endpoint that serves a path. One of exactly this path comes first."""
     found = [
@@ -46,19 +42,18 @@ def rates(
     """
     found: dict[str, float] = defaultdict(float)
 
-    def add(service: str, method: str, path: str, rate: float, callers: tuple[str, ...]) -> None:
-        class_id = f"{service} {method} {path}"
-        if class_id in callers:
-            raise InvalidInput([f"calls: {' -> '.join([*callers, class_id])}; allowed: no way back"])
-        found[class_id] += rate
-        endpoint = endpoint_of(application, service, method, path)
+    def add(asked: Request | Call, rate: float, callers: tuple[str, ...]) -> None:
+        way = (*callers, asked.class_id)
+        if asked.class_id in callers:
+            raise InvalidInput([f"calls: {' -> '.join(way)}; allowed: no way back"])
+        found[asked.class_id] += rate
+        endpoint = endpoint_of(application, asked.service, asked.method, asked.path)
         for call in (call for stage in endpoint.calls for call in stage):
-            more = rate * calls_per_request(call)
-            add(call.service, call.method, call.path, more, (*callers, class_id))
+            add(call, rate * call.mean_count, way)
 
     given = [request.share for request in requests] if shares is None else list(shares)
     for request, share in zip(requests, given, strict=True):
-        add(request.service, request.method, request.path, share / sum(given), ())
+        add(request, share / sum(given), ())
     return dict(found)
 
 

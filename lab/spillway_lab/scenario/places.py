@@ -43,6 +43,11 @@ class Request(Model):
     # of the users of a cluster, where it differs
     share_by_cluster: dict[str, NotNegative] = Field(default_factory=dict)
 
+    @property
+    def class_id(self) -> str:
+        """Its class, such as "shop GET /items/{id}"."""
+        return f"{self.service} {self.method} {self.path}"
+
     def share_in(self, cluster: str) -> float:
         """Returns its part of a cluster's requests, relative to the parts of the others."""
         return self.share_by_cluster.get(cluster, self.share)

@@ -192,11 +192,11 @@ def _disagreements(document: Document, application: Application) -> Iterator[str
 def _entry_problems(document: Document, application: Application) -> Iterator[str]:
     for i, request in enumerate(document.requests):
         try:
-            traffic_class.parse(f"{request.service} {request.method} {request.path}")
+            traffic_class.parse(request.class_id)
         except ContractError as error:
             yield f"requests[{i}]: {error}"
         service = application.services.get(request.service)
-        served = [f"{endpoint.method} {endpoint.path}" for endpoint in service.endpoints] if service else []
+        served = [str(endpoint) for endpoint in service.endpoints] if service else []
         if service and f"{request.method} {request.path}" not in served:
             yield (
                 f"requests[{i}]: {request.method} {request.path} is not an endpoint of {request.service!r}; "

@@ -49,9 +49,7 @@ class Engine:
             services=[self._service(name) for name in index.services],
             endpoints=[self._endpoint(name, endpoint) for name, endpoint in index.endpoints()],
             routes=len(index.routes),
-            kinds=[
-                (index.classes.index(f"{r.service} {r.method} {r.path}"), r.share) for r in document.requests
-            ],
+            kinds=[(index.classes.index(request.class_id), request.share) for request in document.requests],
             call_timeout_s=scenario.application.call_timeout_ms / 1000,
             user_timeout_s=CLIENT_TIMEOUT_S,
             seed=seed,
@@ -135,15 +133,12 @@ class Engine:
         )
 
     def _call(self, caller: str, call: Call) -> tuple[int, int, int, float, int, bool]:
-        called = f"{call.service} {call.method} {call.path}"
-        route = self.indices.routes.index((caller, called))
-        count = call.count if call.count is not None else -1
-        probability = 1.0 if call.probability is None else call.probability
+        endpoint, route = call.class_id, (caller, call.class_id)
         return (
-            self.indices.classes.index(called),
-            route,
-            count,
-            probability,
+            self.indices.classes.index(endpoint),
+            self.indices.routes.index(route),
+            -1 if call.count is None else call.count,
+            1.0 if call.probability is None else call.probability,
             call.request_bytes,
             call.optional,
         )

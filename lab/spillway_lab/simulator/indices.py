@@ -40,13 +40,13 @@ class Indices:
     @cached_property
     def classes(self) -> list[str]:
         """Class ids of all endpoints, such as "shop GET /items/{id}"."""
-        return [class_id(service, endpoint) for service, endpoint in self.endpoints()]
+        return [endpoint.class_id(service) for service, endpoint in self.endpoints()]
 
     @cached_property
     def routes(self) -> list[tuple[str, str]]:
         """(calling service, class) of every route, each once."""
         found = {
-            (service, f"{call.service} {call.method} {call.path}"): None
+            (service, call.class_id): None
             for service, endpoint in self.endpoints()
             for stage in endpoint.calls
             for call in stage
@@ -94,7 +94,7 @@ class Indices:
         go, and its calls fail.
         """
         found = np.zeros((len(self.routes), len(self.clusters), len(self.clusters)))
-        service_of = {class_id(service, endpoint): service for service, endpoint in self.endpoints()}
+        service_of = {endpoint.class_id(service): service for service, endpoint in self.endpoints()}
         for r, (service, called) in enumerate(self.routes):
             for i, source in enumerate(self.clusters):
                 tiers = self.tiers(service_of[called], source)
@@ -103,10 +103,6 @@ class Indices:
                 for cluster, weight in (kept or dict.fromkeys(tiers[:1], 1.0)).items():
                     found[r, i, self.clusters.index(cluster)] = weight
         return found.ravel().tolist()
-
-
-def class_id(service: str, endpoint: Endpoint) -> str:
-    return f"{service} {endpoint.method} {endpoint.path}"
 
 
 def check(scenario: Scenario) -> None:
@@ -125,7 +121,7 @@ def _problems(index: Indices) -> Iterator[str]:
             if getattr(endpoint, key):
                 yield f"{where}.{key}: not simulated; allowed live only"
         for call in (call for stage in endpoint.calls for call in stage):
-            if f"{call.service} {call.method} {call.path}" not in index.classes:
+            if call.class_id not in index.classes:
                 allowed = ", ".join(map(str, index.application.services[call.service].endpoints))
                 yield (
                     f"{where}.calls: {call.method} {call.path} of {call.service!r} is no endpoint of it; "

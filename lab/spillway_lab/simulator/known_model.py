@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from spillway_lab.scenario.application import Endpoint, Service
-from spillway_lab.scenario.flows import Work, calls_per_request
-from spillway_lab.scenario.queues import wait_ms
+from spillway_lab.scenario.flows import Work
+from spillway_lab.scenario.queues import curve, wait_ms
 from spillway_lab.simulator.engine import Counts
-from spillway_lab.simulator.indices import Indices, class_id
+from spillway_lab.simulator.indices import Indices
 from spillway_lab.simulator.world import World
 
 _BEGAN = 1_767_225_600.0  # Unix seconds of a simulation's second 0
@@ -63,10 +63,9 @@ def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> d
     slower = mean_ms / endpoint.service_time.mean_ms
     mix = index.work.get(name, Work(base.mean_ms, base.cv2))
     y = mean_ms + wait_ms(service.workers, slower * mix.mean_ms, mix.cv2, _UTILISATIONS)
-    design = np.stack([1 / (1 - _UTILISATIONS), np.ones_like(y)], axis=1) / y[:, None]
-    a, b = np.linalg.lstsq(design, np.ones_like(y), rcond=None)[0]
+    a, b = curve(_UTILISATIONS, y, 1 / y)
     return {
-        "service": name, "class": class_id(name, endpoint), "a_ms": float(a), "b_ms": float(b), "a_se_ms": 0.0,
+        "service": name, "class": endpoint.class_id(name), "a_ms": a, "b_ms": b, "a_se_ms": 0.0,
         "b_se_ms": 0.0, "norm_weight": endpoint.service_time.mean_ms / base.mean_ms, "u_min": 0.05, "u_max": 0.95,
         "samples": _SAMPLES, "rmse_ms": 0.0, "phase": "retrain", "reason": "oracle: the simulated queue's own",
     }  # fmt: skip
@@ -93,17 +92,17 @@ def _capacities(world: World) -> list[dict[str, Any]]:
 
 def _ratios(index: Indices) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    sizes = {class_id(name, endpoint): endpoint.response_bytes for name, endpoint in index.endpoints()}
+    sizes = {endpoint.class_id(name): endpoint.response_bytes for name, endpoint in index.endpoints()}
     for name, endpoint in index.endpoints():
         for call in (call for stage in endpoint.calls for call in stage):
-            source, called = class_id(name, endpoint), f"{call.service} {call.method} {call.path}"
+            source, called = endpoint.class_id(name), call.class_id
             row = found.setdefault((source, called), {
                 "source_class": source, "source_service": name, "class": called, "service": call.service,
                 "calls_per_request": 0.0, "request_bytes": float(call.request_bytes),
                 "response_bytes": float(sizes[called]), "samples": _SAMPLES, "probability": 1.0,
                 "success_rate": 1.0,
             })  # fmt: skip
-            row["calls_per_request"] += calls_per_request(call)
+            row["calls_per_request"] += call.mean_count
     return list(found.values())
 
 
@@ -119,7 +118,7 @@ def _network(index: Indices, rtt_ms: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _entries(index: Indices) -> list[int]:
-    entries = {f"{r.service} {r.method} {r.path}" for r in index.scenario.document.requests}
+    entries = {request.class_id for request in index.scenario.document.requests}
     return [k for k, name in enumerate(index.classes) if name in entries]
 
 

@@ -16,6 +16,8 @@ from spillway_lab.simulator.engine import Counts, Engine
 from spillway_lab.simulator.indices import Indices
 from spillway_lab.simulator.planner import PLANNED, Planner
 from spillway_lab.simulator.world import World, not_simulated
+from spillway_lab.stack import egress
+from spillway_lab.stack.egress import Egress
 
 CONTROL_S = 10.0  # between two looks at the load, as the optimizer's period
 # What changes less needs no new rules: demand relative to itself, and the share of failures.
@@ -23,7 +25,6 @@ _SAME, _SAME_FAILED = 0.02, 0.005
 # Standard deviations of a difference. There are many classes and looks, so three would be exceeded
 # by chance about once in a round.
 _NOISE = 4.0
-_BYTES_PER_GB = 1e9
 _DRAIN_S = 60.0  # after the load: every request has ended
 
 
@@ -145,8 +146,14 @@ class _Round:
             if stop < end and counts.seconds > 0:
                 self._plan(known_model.document(self._world, counts, stop), bool(events), counts)
         samples = self._samples(warm_up, end)
-        usd = float((sent * _prices(self._scenario)).sum()) / _BYTES_PER_GB * 3600 / measure.seconds
+        usd = self._egress(sent).usd_per_hour
         return Simulated(self._policy, repetition, samples, usd, self._engine.happened, self._plans)
+
+    def _egress(self, sent: np.ndarray) -> Egress:
+        """Returns the traffic of the measured part; `sent` are its bytes, [from, to]."""
+        prices, clusters = egress.prices(self._scenario), self._scenario.clusters
+        by_pair = {pair: float(sent[clusters.index(pair[0]), clusters.index(pair[1])]) for pair in prices}
+        return egress.between({}, by_pair, prices, self._scenario.document.load.measure.seconds)
 
     def _plan(self, model: dict, changed: bool, counts: Counts) -> None:
         """Plans new rules, unless demand and failures are as they were at the last plan."""
@@ -160,8 +167,7 @@ class _Round:
 
     def _entries(self) -> list[int]:
         """Returns the classes that users ask for."""
-        requests = self._scenario.document.requests
-        names = dict.fromkeys(f"{r.service} {r.method} {r.path}" for r in requests)
+        names = dict.fromkeys(request.class_id for request in self._scenario.document.requests)
         return [self._engine.indices.classes.index(name) for name in names]
 
     def _samples(self, begin: float, end: float) -> RoundSamples:
@@ -189,12 +195,3 @@ def _stops(scenario: Scenario) -> list[float]:
     looks = np.arange(CONTROL_S, end, CONTROL_S).tolist()
     events = [measure.warm_up_seconds + event.at_seconds for event in scenario.document.events]
     return sorted({*looks, *events, measure.warm_up_seconds, end, end + _DRAIN_S})
-
-
-def _prices(scenario: Scenario) -> np.ndarray:
-    clusters = scenario.clusters
-    found = np.zeros((len(clusters), len(clusters)))
-    for link in scenario.links():
-        pair = clusters.index(link.source_cluster), clusters.index(link.destination_cluster)
-        found[pair] = link.egress_usd_per_gb
-    return found

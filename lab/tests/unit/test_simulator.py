@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from spillway_lab.commands import cli
 from spillway_lab.report import results
+from spillway_lab.scenario import queues
 from spillway_lab.scenario import scenario as scenarios
 from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.events import Event
@@ -76,14 +77,6 @@ def test_a_known_model_has_the_measured_load_and_the_true_capacity():
     found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
     assert found["backend", "west"] == pytest.approx(100)
     assert document["network"]["west>east"]["mean_ms"] == 25
-
-
-@pytest.mark.parametrize(
-    ("workers", "u", "expected"), [(1, 0.5, 1.0), (1, 0.9, 9.0), (2, 0.5, 1 / 3), (4, 0.9, 1.969)]
-)
-def test_waits_are_erlangs(workers: int, u: float, expected: float):
-    """Mean waits of M/M/c in units of the service time, as in textbooks."""
-    assert known_model.wait_ms(workers, 1.0, 1.0, np.array([u]))[0] == pytest.approx(expected, rel=1e-3)
 
 
 def test_events_change_delays_replicas_and_services():
@@ -264,7 +257,7 @@ def test_classes_of_a_service_wait_for_the_same_workers():
     light, heavy = (curves[f"backend GET /{each}/{{id}}"] for each in ("light", "heavy"))
     at_80 = [row["a_ms"] / 0.2 + row["b_ms"] for row in (light, heavy)]
     work = world.indices.work["backend"]
-    wait = known_model.wait_ms(4, work.mean_ms, work.cv2, np.array([0.8]))[0]
+    wait = queues.wait_ms(4, work.mean_ms, work.cv2, np.array([0.8]))[0]
     assert at_80 == pytest.approx([8 + wait, 80 + wait], rel=0.2)
     assert heavy["norm_weight"] == pytest.approx(10)
 

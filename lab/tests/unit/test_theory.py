@@ -12,16 +12,6 @@ SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 SHIPPED, DEMO = SCENARIOS / "two-clusters.yaml", SCENARIOS / "repeated-calls.yaml"
 
 
-@pytest.mark.parametrize(
-    ("workers", "load", "expected"),
-    # M/M/1: the utilisation. The others are from tables of the Erlang C formula.
-    [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (4, 3.6, 0.7878), (10, 8.0, 0.4092), (4, 0.0, 0.0), (4, 4.0, 1.0)],
-)
-def test_erlang_c_has_its_known_values(workers: int, load: float, expected: float) -> None:
-    """The probability of waiting is that of the literature, and certain under overload."""
-    assert theory.erlang_c(workers, load) == pytest.approx(expected, abs=2e-4)
-
-
 def test_an_overloaded_queue_has_no_mean() -> None:
     """At and above its capacity, a queue grows without bound."""
     assert math.isinf(theory.sojourn_ms(4, 40, 100))
