@@ -27,6 +27,8 @@ class Simulation:
     ) -> None: ...
     def set_load(self, load: list[list[tuple[float, float, float]]], poisson: bool) -> None:
         """Sets each cluster's load from now on: pieces of (seconds, first rate, last rate)."""
+    def set_requests(self, requests: list[list[tuple[float, int]]]) -> None:
+        """Sets each cluster's requests: (second, kind), in the order of time."""
     def set_round_trips(self, seconds: list[float]) -> None:
         """Sets the round trips of calls, [from, to]. Calls fail where it is infinite."""
     def set_weights(self, weights: list[float]) -> None:
@@ -38,7 +40,10 @@ class Simulation:
     def set_workers(self, service: int, cluster: int, workers: int) -> None: ...
     def set_pods(self, service: int, cluster: int, pods: int) -> None: ...
     def run(self, until_s: float) -> None:
-        """Runs until this second. The interpreter lock is released meanwhile."""
+        """Runs until this second; infinite: until nothing is left to happen.
+
+        The interpreter lock is released meanwhile.
+        """
     @property
     def happened(self) -> int:
         """Number of events so far."""

@@ -72,8 +72,7 @@ def run(scenario: Scenario, name: str) -> list[Row]:
         client = Client.from_url(prepared.clickhouse_url())
         learned = _learned(client, time.time(), known.calm, progress)
         seen = _arrivals(client)
-    [cluster] = scenario.clusters
-    known = arrivals.given(known, scenario.application_of(cluster), seen, steps)
+    known = arrivals.given(known, scenario, seen, steps)
     rows = compare(known, learned)
     print(report(rows, known, learned), flush=True)
     if reason := known.disturbance(learned):

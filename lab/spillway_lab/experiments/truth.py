@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway_lab.experiments.simulation import Simulation
 from spillway_lab.scenario import queues
 from spillway_lab.scenario.application import Application
 from spillway_lab.scenario.errors import InvalidInput, LabError
 from spillway_lab.scenario.flows import rates
-from spillway_lab.scenario.scenario import Request, Scenario
+from spillway_lab.scenario.loads import Segment
+from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.indices import Indices
+from spillway_lab.simulator.world import World
 
 _LEAST_BUSY = 0.1
 _QUIET_MS = 3.0  # a third of the shortest service time
@@ -97,7 +100,7 @@ class Learned:
     calm_windows_ms: tuple[float, ...]
 
 
-def known(scenario: Scenario, simulated_s: float = 250.0) -> Known:
+def known(scenario: Scenario, simulated_s: float = 1000.0) -> Known:
     """Returns the truth of a scenario for the loads of its profile.
 
     The scenario must have one cluster with one pod per service. A service that is busy for less
@@ -107,7 +110,7 @@ def known(scenario: Scenario, simulated_s: float = 250.0) -> Known:
     application, requests = scenario.application_of(cluster), scenario.document.requests
     by_class = rates(application, requests)
     steps = [(step.rps[cluster], step.seconds) for step in scenario.document.load.profile]
-    means = [_means(application, requests, rps, simulated_s) for rps, _ in steps]
+    means = [_means(scenario, rps, simulated_s) for rps, _ in steps]
     services = {}
     for name in application.services:
         loads = np.array([utilisation(application, name, by_class, rps) for rps, _ in steps])
@@ -130,14 +133,23 @@ def _calm(application: Application, idle: list[str]) -> tuple[str, float]:
     )
 
 
-def _means(application: Application, requests: list[Request], rps: float, seconds: float) -> dict[str, float]:
+def _means(scenario: Scenario, rps: float, seconds: float) -> dict[str, float]:
     """Returns each class's mean exclusive time in ms in the steady state at one load.
 
-    The first tenth of the simulation is left out.
+    Requests are evenly spaced, as vegeta sends them. The first tenth of the simulation is left out.
+    A class that is not served has no time.
     """
-    simulation = Simulation(application, seed=1)
-    simulation.run(requests, rps, seconds)
-    return {name: float(np.mean(times[len(times) // 10 :])) for name, times in simulation.own_ms.items()}
+    engine = Engine(World(Indices(scenario)), seed=1)
+    engine.set_weights(engine.indices.weights({}))
+    engine.load({cluster: [Segment(seconds, rps, rps)] for cluster in scenario.clusters}, poisson=False)
+    engine.run(seconds / 10)
+    engine.counts()
+    engine.run(seconds)
+    counts = engine.counts()
+    served, own_s = counts.served.sum(axis=1), counts.own_s.sum(axis=1)
+    return {
+        name: 1000 * float(own_s[k] / served[k]) for k, name in enumerate(engine.indices.classes) if served[k]
+    }
 
 
 def _service(

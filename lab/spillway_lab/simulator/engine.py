@@ -1,5 +1,6 @@
 """The native simulation of a scenario, in the units of the lab."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +62,10 @@ class Engine:
         pieces = [[(s.seconds, s.rps, s.to_rps) for s in load.get(c, [])] for c in self.indices.clusters]
         self._simulation.set_load(pieces, poisson)
 
+    def replay(self, requests: Mapping[str, Sequence[tuple[float, int]]]) -> None:
+        """Sets the requests of every cluster: seconds, ascending, and kinds of the scenario."""
+        self._simulation.set_requests([list(requests.get(c, [])) for c in self.indices.clusters])
+
     def follow_links(self) -> None:
         """Makes the round trips between clusters those of the world."""
         self._simulation.set_round_trips((self.world.rtt_ms.ravel() / 1000).tolist())
@@ -80,6 +85,7 @@ class Engine:
         )  # fmt: skip
 
     def run(self, until_s: float) -> None:
+        """Runs until this second; infinite: until nothing is left to happen."""
         self._simulation.run(until_s)
         self.now_s = until_s
 

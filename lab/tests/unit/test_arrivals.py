@@ -1,22 +1,32 @@
 """Expected curves are those of the queues that the recorded requests meet."""
 
-import random
-
 import numpy as np
 import pytest
-from spillway_lab.experiments.arrivals import Step, given, sojourns
+from spillway_lab.experiments.arrivals import Step, given
 from spillway_lab.experiments.truth import Known, KnownService
-from spillway_lab.scenario.application import Application, ServiceTime
+from spillway_lab.scenario.application import Application
+from spillway_lab.scenario.scenario import Document, Scenario
 
 CLASS = "a GET /x"
 TIME = {"distribution": "constant", "mean_ms": 10}
 STEPS = [Step(0.0, 100.0), Step(100.0, 200.0), Step(200.0, 300.0)]
 
 
-def _application(workers: int = 1) -> Application:
+def _scenario() -> Scenario:
+    """One service with one class, in one cluster."""
     endpoint = {"method": "GET", "path": "/x", "service_time": TIME, "response_bytes": 1}
-    service = {"workers": workers, "queue": 10, "queue_timeout_ms": 1000, "endpoints": [endpoint]}
-    return Application.model_validate({"call_timeout_ms": 1000, "services": {"a": service}})
+    service = {"workers": 1, "queue": 1024, "queue_timeout_ms": 10_000, "endpoints": [endpoint]}
+    application = Application.model_validate({"call_timeout_ms": 1000, "services": {"a": service}})
+    document = {
+        "application": "a.yaml",
+        "clusters": {"west": {"region": "west"}},
+        "placement": {"a": {"west": {}}},
+        "usd_per_ms_per_million_requests": 0.1,
+        "requests": [{"service": "a", "method": "GET", "path": "/x"}],
+        "load": {"measure": {"warm_up_seconds": 0, "measured_seconds": 1, "rps": {"west": 1}}},
+        "policies": ["local"],
+    }
+    return Scenario(name="one", document=Document.model_validate(document), application=application)
 
 
 def _known() -> Known:
@@ -27,7 +37,7 @@ def _known() -> Known:
 
 def _curve(times: np.ndarray, steps: list[Step] = STEPS) -> tuple[float, float]:
     arrivals = {"a": [(float(at), CLASS) for at in times]}
-    return given(_known(), _application(), arrivals, steps).services["a"].curves[CLASS]
+    return given(_known(), _scenario(), arrivals, steps).services["a"].curves[CLASS]
 
 
 def _poisson(seed: int, size: int) -> np.ndarray:
@@ -37,14 +47,6 @@ def _poisson(seed: int, size: int) -> np.ndarray:
         np.repeat(np.sort(step.start + 100 * chance.random(int(100 * rate / size))), size)
         for step, rate in zip(STEPS, (30, 50, 70), strict=True)
     ])  # fmt: skip
-
-
-def test_requests_wait_for_the_first_free_worker():
-    """Three requests at once: one worker serves them one after the other, two workers do not."""
-    times = {CLASS: ServiceTime.model_validate(TIME)}
-    at_once = [(0.0, CLASS)] * 3
-    assert sojourns(at_once, times, 1, random.Random(0)) == pytest.approx([0.01, 0.02, 0.03])
-    assert sojourns(at_once, times, 2, random.Random(0)) == pytest.approx([0.01, 0.01, 0.02])
 
 
 def test_poisson_arrivals_give_the_curve_of_pollaczek_and_khinchine():
@@ -62,7 +64,7 @@ def test_bursts_make_a_curve_steeper():
 def test_a_class_that_hardly_arrived_keeps_its_curve():
     """One step gives no curve, and a service without any arrival is left as it was."""
     assert _curve(_poisson(0, 1)[:100]) == (1.0, 2.0)
-    assert given(_known(), _application(), {}, STEPS) == _known()
+    assert given(_known(), _scenario(), {}, STEPS) == _known()
 
 
 def test_a_step_that_overloads_the_workers_is_left_out():

@@ -50,6 +50,21 @@ def test_times_of_a_chain_with_little_load_are_the_service_times():
     assert ended.latency_ms.mean() == pytest.approx(51, rel=0.05)
 
 
+def test_recorded_requests_are_sent_at_their_times():
+    """Their kinds and clusters are those given. Times that go back and unknown kinds are named."""
+    engine = Engine(World(INDEX), 1)
+    engine.set_weights(INDEX.weights({}))
+    engine.replay({"west": [(1.0, 0), (2.5, 0)], "east": [(2.0, 0)]})
+    engine.run(np.inf)
+    ended = engine.ended()
+    assert sorted(zip(ended.at_s.tolist(), ended.cluster.tolist(), strict=True)) == [(1, 0), (2, 1), (2.5, 0)]
+    engine = Engine(World(INDEX), 1)
+    with pytest.raises(ValueError, match=r"requests\[0\]: not in the order of time; allowed: ascending"):
+        engine.replay({"west": [(2.0, 0), (1.0, 0)]})
+    with pytest.raises(ValueError, match=r"requests\[1\]: kind 1; allowed: 0 to 0"):
+        engine.replay({"east": [(2.0, 1)]})
+
+
 def test_the_same_seed_gives_the_same_requests():
     first, again, other = (_ran(SCENARIO, {}, west=20, seed=seed).ended().latency_ms for seed in (3, 3, 4))
     assert first.tolist() == again.tolist() != other.tolist()

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 from spillway_lab.experiments import theory
-from spillway_lab.experiments.simulation import Simulation
 from spillway_lab.scenario import scenario
+from spillway_lab.scenario.loads import Segment
+from spillway_lab.simulator.engine import Engine
+from spillway_lab.simulator.indices import Indices
+from spillway_lab.simulator.world import World
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 SHIPPED, DEMO = SCENARIOS / "two-clusters.yaml", SCENARIOS / "repeated-calls.yaml"
@@ -21,12 +24,17 @@ def test_an_overloaded_queue_has_no_mean() -> None:
 def test_the_chain_agrees_with_a_simulation_of_its_queues() -> None:
     """Mean times at the backend under 90 requests per second are those of simulated queues."""
     loaded = scenario.load(SHIPPED)
-    simulation = Simulation(loaded.application, seed=1)
-    simulation.run(loaded.document.requests, 90, 1000, is_poisson=True)
-    found = {class_id.split()[0]: sum(ms) / len(ms) for class_id, ms in simulation.own_ms.items()}
-    for name, service in loaded.application.services.items():
-        expected = theory.sojourn_ms(service.workers, service.endpoints[0].service_time.mean_ms, 90)
-        assert found[name] == pytest.approx(expected, rel=0.1)
+    engine = Engine(World(Indices(loaded)), seed=1)
+    engine.set_weights(engine.indices.weights({}))
+    engine.load({"west": [Segment(4000, 90, 90)]}, poisson=True)
+    engine.run(4000)
+    counts = engine.counts()
+    found = 1000 * counts.own_s[:, 0] / counts.served[:, 0]
+    for (name, endpoint), mean_ms in zip(engine.indices.endpoints(), found, strict=True):
+        workers = loaded.application.services[name].workers
+        assert mean_ms == pytest.approx(
+            theory.sojourn_ms(workers, endpoint.service_time.mean_ms, 90), rel=0.1
+        )
 
 
 def test_the_demo_is_predicted_as_the_record_says() -> None:

@@ -1,43 +1,14 @@
-"""The simulated truth agrees with queueing theory, and the comparison with it is fair."""
+"""The truth follows from the application's file, and the comparison with it is fair."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from spillway_lab.experiments import accuracy, truth
-from spillway_lab.experiments.simulation import Simulation
 from spillway_lab.experiments.truth import Known, KnownService, Learned
 from spillway_lab.scenario import scenario
-from spillway_lab.scenario.application import Application
 from spillway_lab.scenario.errors import LabError
-from spillway_lab.scenario.scenario import Request
 
 LADDER = Path(__file__).resolve().parents[2] / "accuracy" / "ladder.yaml"
-ENTRY = [Request(service="a", method="GET", path="/x")]
-
-
-def _application(workers: int, **service_time: object) -> Application:
-    endpoint = {"method": "GET", "path": "/x", "service_time": service_time, "response_bytes": 1}
-    service = {"workers": workers, "queue": 10, "queue_timeout_ms": 1000, "endpoints": [endpoint]}
-    return Application.model_validate({"call_timeout_ms": 1000, "services": {"a": service}})
-
-
-@pytest.mark.parametrize(
-    ("workers", "time", "expected_ms"),
-    [
-        (1, {"distribution": "exponential", "mean_ms": 10}, 20.0),  # M/M/1 at u = 0.5: 1 / (1 - u)
-        (1, {"distribution": "constant", "mean_ms": 10}, 15.0),  # M/D/1 waits half as long
-        # Pollaczek-Khinchine: u / (1 - u) (1 + cv^2) / 2
-        (1, {"distribution": "lognormal", "mean_ms": 10, "cv": 2.0}, 35.0),
-        # M/M/2 at u = 0.5: 1 / (1 - u^2)
-        (2, {"distribution": "exponential", "mean_ms": 20}, 26.667),
-    ],
-)
-def test_queues_are_erlangs_and_pollaczek_khinchines(workers, time, expected_ms):
-    """The load is 50 Poisson requests per second for 2,000 s, which is half of the capacity."""
-    simulation = Simulation(_application(workers, **time), seed=1)
-    simulation.run(ENTRY, rps=50, seconds=2000, is_poisson=True)
-    assert np.mean(simulation.own_ms["a GET /x"]) == pytest.approx(expected_ms, rel=0.05)
 
 
 def test_the_ladder_s_truth_follows_from_its_application():
@@ -50,7 +21,7 @@ def test_the_ladder_s_truth_follows_from_its_application():
     - A curve without load starts at the service time.
     - b is below a where little of the latency is the class's own.
     """
-    known = truth.known(scenario.load(LADDER), simulated_s=60)
+    known = truth.known(scenario.load(LADDER))
     assert sorted(known.services) == ["depot", "ledger", "stock"]
     assert (known.calm, known.calm_ms) == ("porter GET /doors/{id}", 10)
     stock = known.services["stock"]
@@ -61,7 +32,7 @@ def test_the_ladder_s_truth_follows_from_its_application():
     assert known.ratios["gateway GET /items/{id}", "depot GET /items/{id}"] == 0.25
     for service, service_ms in (("stock", 10), ("depot", 20)):
         a, b = known.services[service].curves[f"{service} GET /items/{{id}}"]
-        assert a > 0 and a + b == pytest.approx(service_ms, rel=0.2)
+        assert a > 0 and a + b == pytest.approx(service_ms, rel=0.15)
 
 
 def _known(a: float, b: float) -> Known:

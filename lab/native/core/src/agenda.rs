@@ -129,7 +129,7 @@ impl Agenda {
 
     fn first(&mut self, users: &Users, frames: &Frames) -> (f64, Source) {
         let mut first = (self.events.peek().map_or(f64::INFINITY, |event| event.at), Source::Events);
-        for (cluster, &at) in users.upcoming().iter().enumerate() {
+        for (cluster, &(at, _)) in users.upcoming().iter().enumerate() {
             if at < first.0 {
                 first = (at, Source::Users(cluster));
             }

@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::places::{Places, State};
 use crate::routes::Routes;
 use crate::statistics::{Counts, Ended};
-use crate::users::{Kind, Users};
+use crate::users::{Kind, Sent, Users};
 
 pub struct Engine {
     pub(crate) application: Application,
@@ -57,6 +57,11 @@ impl Engine {
     /// Sets the load of every cluster, from now on.
     pub fn set_load(&mut self, load: Vec<Vec<Segment>>, poisson: bool) {
         self.users.set_load(self.now, load, poisson);
+    }
+
+    /// Sets the requests of the users of every cluster, in the order of time.
+    pub fn set_requests(&mut self, requests: Vec<Vec<Sent>>) {
+        self.users.set_requests(requests);
     }
 
     /// Sets the round trips of calls between clusters, in seconds [from, to]. Calls fail where it is
@@ -112,7 +117,7 @@ impl Engine {
         self.places.busy_seconds(self.now)
     }
 
-    /// Runs until `until`, and no further.
+    /// Runs until `until`, and no further. Infinite: until nothing is left to happen.
     pub fn run(&mut self, until: f64) {
         while let Some((at, next)) = self.agenda.next(until, &self.users, &self.frames) {
             self.now = at;

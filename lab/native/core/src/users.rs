@@ -12,52 +12,81 @@ pub struct Kind {
     pub share: f64,
 }
 
+/// The time and the kind of a request of a user.
+pub type Sent = (f64, usize);
+
+/// After the last request.
+const NEVER: Sent = (f64::INFINITY, 0);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Drawn(Arrivals),
+    /// What is left, in the order of time.
+    Recorded(std::vec::IntoIter<Sent>),
+}
+
 /// Each cluster's users have a random stream of their own. Whatever happens to requests, the same
 /// seed gives the same arrivals of the same kinds.
 #[derive(Clone, Debug)]
 pub struct Users {
     kinds: Vec<Kind>,
     chances: Vec<Pcg64>,
-    arrivals: Vec<Arrivals>,
-    /// Time of the next request of each cluster. Infinite: there is none.
-    upcoming: Vec<f64>,
+    sources: Vec<Source>,
+    /// The next request of each cluster.
+    upcoming: Vec<Sent>,
 }
 
 impl Users {
     pub fn new(kinds: Vec<Kind>, clusters: usize, seeds: &mut impl RngCore) -> Self {
         let chances = (0..clusters).map(|_| Pcg64::from_rng(seeds)).collect();
-        Self { kinds, chances, arrivals: vec![], upcoming: vec![] }
+        Self { kinds, chances, sources: vec![], upcoming: vec![] }
     }
 
     /// Sets the load of every cluster, from now on.
     pub fn set_load(&mut self, now: f64, load: Vec<Vec<Segment>>, poisson: bool) {
-        self.arrivals = load.into_iter().map(|segments| Arrivals::new(now, segments, poisson)).collect();
-        let each = self.arrivals.iter_mut().zip(&mut self.chances);
-        self.upcoming = each.map(|(arrivals, chance)| arrivals.next(chance)).collect();
+        self.begin(load.into_iter().map(|pieces| Source::Drawn(Arrivals::new(now, pieces, poisson))));
     }
 
-    pub fn upcoming(&self) -> &[f64] {
+    /// Sets the requests of every cluster, in the order of time.
+    pub fn set_requests(&mut self, requests: Vec<Vec<Sent>>) {
+        self.begin(requests.into_iter().map(|recorded| Source::Recorded(recorded.into_iter())));
+    }
+
+    fn begin(&mut self, sources: impl Iterator<Item = Source>) {
+        self.sources = sources.collect();
+        self.upcoming = (0..self.sources.len()).map(|cluster| self.next(cluster)).collect();
+    }
+
+    pub fn upcoming(&self) -> &[Sent] {
         &self.upcoming
     }
 
     /// Takes the upcoming request of a cluster. Returns its kind and its endpoint.
     pub fn take(&mut self, cluster: usize) -> (usize, usize) {
-        let kind = self.draw_kind(cluster);
-        self.upcoming[cluster] = self.arrivals[cluster].next(&mut self.chances[cluster]);
+        let (_, kind) = self.upcoming[cluster];
+        self.upcoming[cluster] = self.next(cluster);
         (kind, self.kinds[kind].endpoint)
     }
 
-    fn draw_kind(&mut self, cluster: usize) -> usize {
-        let last = self.kinds.len() - 1;
-        if last == 0 {
-            return 0;
+    fn next(&mut self, cluster: usize) -> Sent {
+        let chance = &mut self.chances[cluster];
+        match &mut self.sources[cluster] {
+            Source::Drawn(arrivals) => (arrivals.next(chance), draw_kind(&self.kinds, chance)),
+            Source::Recorded(requests) => requests.next().unwrap_or(NEVER),
         }
-        let total: f64 = self.kinds.iter().map(|kind| kind.share).sum();
-        let mut left = self.chances[cluster].random::<f64>() * total;
-        let chosen = self.kinds.iter().position(|kind| {
-            left -= kind.share;
-            left < 0.0
-        });
-        chosen.unwrap_or(last)
     }
+}
+
+fn draw_kind(kinds: &[Kind], chance: &mut Pcg64) -> usize {
+    let last = kinds.len() - 1;
+    if last == 0 {
+        return 0;
+    }
+    let total: f64 = kinds.iter().map(|kind| kind.share).sum();
+    let mut left = chance.random::<f64>() * total;
+    let chosen = kinds.iter().position(|kind| {
+        left -= kind.share;
+        left < 0.0
+    });
+    chosen.unwrap_or(last)
 }

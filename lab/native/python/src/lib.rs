@@ -83,6 +83,7 @@ struct Simulation {
     clusters: usize,
     services: usize,
     routes: usize,
+    kinds: usize,
 }
 
 impl Simulation {
@@ -134,9 +135,9 @@ impl Simulation {
         let kinds: Vec<Kind> = kinds.into_iter().map(|(endpoint, share)| Kind { endpoint, share }).collect();
         let application = Application { clusters, services, endpoints, routes, call_timeout_s };
         checked(&application, &kinds)?;
-        let services = application.services.len();
+        let (services, kind_count) = (application.services.len(), kinds.len());
         let engine = Engine::new(application, kinds, user_timeout_s, seed);
-        Ok(Self { engine, clusters, services, routes })
+        Ok(Self { engine, clusters, services, routes, kinds: kind_count })
     }
 
     fn set_load(&mut self, load: Vec<Vec<(f64, f64, f64)>>, poisson: bool) -> PyResult<()> {
@@ -148,6 +149,26 @@ impl Simulation {
             })
             .collect();
         self.engine.set_load(load, poisson);
+        Ok(())
+    }
+
+    fn set_requests(&mut self, requests: Vec<Vec<(f64, usize)>>) -> PyResult<()> {
+        check("requests", requests.len(), self.clusters)?;
+        for (cluster, each) in requests.iter().enumerate() {
+            if let Some(&(_, kind)) = each.iter().find(|(_, kind)| *kind >= self.kinds) {
+                let most = self.kinds - 1;
+                return Err(PyValueError::new_err(format!(
+                    "requests[{cluster}]: kind {kind}; allowed: 0 to {most}"
+                )));
+            }
+            let now = self.engine.now();
+            if !each.is_sorted_by(|a, b| a.0 <= b.0) || each.first().is_some_and(|&(at, _)| at < now) {
+                return Err(PyValueError::new_err(format!(
+                    "requests[{cluster}]: not in the order of time; allowed: ascending, from {now} s on"
+                )));
+            }
+        }
+        self.engine.set_requests(requests);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use spillway_simulation::application::Shape;
 use spillway_simulation::engine::Engine;
 use spillway_simulation::places::State;
+use spillway_simulation::users::Kind;
 
 use crate::applications::{chain, entry, load, queue};
 
@@ -23,6 +24,20 @@ fn a_call_to_another_cluster_takes_the_round_trip_and_its_bytes_are_counted() {
     assert!(ended.latency_s.iter().all(|l| (l - 0.071).abs() < 1e-9), "{:?}", ended.latency_s);
     assert_eq!(counts.bytes, vec![0, 20 * 10, 20 * 100, 0]);
     assert_eq!(counts.calls, vec![0, 20, 0, 0]);
+}
+
+#[test]
+fn recorded_requests_wait_for_the_first_free_worker() {
+    for (workers, expected) in [(1, [10, 20, 30]), (2, [10, 10, 20])] {
+        let kinds = vec![Kind { endpoint: 0, share: 1.0 }; 2];
+        let mut engine = Engine::new(queue(workers, Shape::Constant, 0.01), kinds, 10.0, 1);
+        engine.set_requests(vec![vec![(5.0, 0), (5.0, 1), (5.0, 0)]]);
+        engine.run(f64::INFINITY);
+        let ended = engine.take_ended();
+        let latency_ms: Vec<i64> = ended.latency_s.iter().map(|s| (s * 1000.0).round() as i64).collect();
+        assert_eq!((latency_ms, ended.kind), (expected.to_vec(), vec![0, 1, 0]));
+        assert_eq!((ended.at_s, engine.in_progress()), (vec![5.0; 3], 0));
+    }
 }
 
 #[test]
