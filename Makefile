@@ -17,7 +17,7 @@ PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infr
   test test-unit test-component test-e2e test-deploy test-long test-matrix test-order test-optima fuzz soak-relay \
   check generate lock \
   experiments report accuracy-traces accuracy-ratios accuracy-lab \
-  bench-optimizer bench-streams bench-admission bench-freshness bench-footprint bench-simulator bench-collector bench-relay bench-filter \
+  bench-optimizer bench-streams bench-admission bench-freshness bench-trickle bench-footprint bench-simulator bench-collector bench-relay bench-filter \
   images package
 
 ##@ Start
@@ -152,6 +152,9 @@ bench-admission: setup ## spans per CPU second from a cluster's topic to the top
 
 bench-freshness: setup ## a span ended -> the load board has it
 	@python streams/benchmarks/freshness.py $(BENCH_FLAGS)
+
+bench-trickle: setup ## processor time of each job for few and small messages, 1 000 spans/s and none (2 min, BENCH_FLAGS)
+	@python streams/benchmarks/trickle.py $(BENCH_FLAGS)
 
 bench-footprint: setup ## processor time of every process of the stack, idle and at 1 000 spans/s (about 4 min, BENCH_FLAGS)
 	@python -m spillway_lab footprint --scenario lab/benchmarks/footprint.yaml $(BENCH_FLAGS)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,8 @@ CLASSES = tuple(f"{service} GET /items/{{id}}" for service in _SERVICES)
 _BATCH_SPANS = 20
 _PERIOD_S = 0.05
 RATE_OF_CLASS = _BATCH_SPANS / _PERIOD_S / len(CLASSES)
+JOBS = ("admit", "exclusive", "classify", "curves", "graph")
+_OF_ALL = {"all": [name.upper() for name in JOBS]}
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -126,7 +128,7 @@ def to_kafka(kafka: str, stack: ExitStack) -> Callable[[bytes, int], None]:
     return send
 
 
-def make_topics(urls: Urls) -> None:
+def make_topics(urls: Urls, clusters: Sequence[str] = (CLUSTER,)) -> None:
     """Creates the topics as in production, before anything reads or writes them."""
     command = [
         sys.executable,
@@ -136,26 +138,29 @@ def make_topics(urls: Urls) -> None:
         "--file",
         str(ROOT / "infra/kafka/topics.yaml"),
     ]
-    environment = {"SPILLWAY_KAFKA": urls.kafka, "SPILLWAY_CLUSTERS": CLUSTER}
+    environment = {"SPILLWAY_KAFKA": urls.kafka, "SPILLWAY_CLUSTERS": ",".join(clusters)}
     subprocess.run(command, env=os.environ | environment, check=True)
 
 
 @contextmanager
-def job(name: str, folder: Path, urls: Urls) -> Iterator[None]:
-    """Runs a job with its default settings."""
+def job(name: str, folder: Path, urls: Urls, clusters: Sequence[str] = (CLUSTER,)) -> Iterator[Server]:
+    """Runs a job, or `all` of them in one process, with default settings."""
     port = free_port()
-    environment = {
+    environment = {f"SPILLWAY_{of}_HEALTH_LISTEN": f"127.0.0.1:{free_port()}" for of in _OF_ALL.get(name, ())}
+    environment |= {
         "SPILLWAY_KAFKA": urls.kafka,
         "SPILLWAY_CLICKHOUSE_URL": urls.clickhouse,
         "SPILLWAY_REDIS_URL": urls.redis,
-        "SPILLWAY_CLUSTERS": CLUSTER,
+        "SPILLWAY_CLUSTERS": ",".join(clusters),
         "SPILLWAY_STATE_DIR": str(folder / name),
         "SPILLWAY_HEALTH_LISTEN": f"127.0.0.1:{port}",
     }
     command = [sys.executable, "-m", "spillway_streams", name]
     ready = lambda: healthy(port)  # noqa: E731
-    with running(Server(f"http://127.0.0.1:{port}", command, folder / f"{name}.log", ready, environment)):
-        yield
+    with running(
+        Server(f"http://127.0.0.1:{port}", command, folder / f"{name}.log", ready, environment)
+    ) as found:
+        yield found
 
 
 @contextmanager

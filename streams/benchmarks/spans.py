@@ -6,7 +6,7 @@ over several messages, because every proxy sends when its own batch is due. Time
 live system with a steady rate: log time advances by 1 s per `rate` spans.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +56,13 @@ class Shop:
     The spans of a trace are neighbours.
     """
 
-    def __init__(self, seed: int = 1) -> None:
-        found = templates.traces(seed, _VARIANTS)
+    def __init__(
+        self,
+        seed: int = 1,
+        requests: Sequence[templates.Visit] = templates.REQUESTS,
+        clusters: Sequence[str] = templates.CLUSTERS,
+    ) -> None:
+        found = templates.traces(seed, _VARIANTS, requests, clusters)
         rows = [row for trace in found for row in trace]
         senders = sorted({row.sender for row in rows})
         self.length = np.array([len(trace) for trace in found])
@@ -83,11 +88,14 @@ def _resource(service: str, cluster: str) -> bytes:
 class Partition:
     """The endless log of one partition of otlp_spans.
 
-    `rate`: spans per second of log time.
+    `rate`: spans per second of log time. `message_spans`: spans of each message.
     """
 
-    def __init__(self, shop: Shop, seed: int, epoch_us: int, rate: float) -> None:
+    def __init__(
+        self, shop: Shop, seed: int, epoch_us: int, rate: float, message_spans: int = MESSAGE_SPANS
+    ) -> None:
         self._shop, self._epoch_us, self._rate = shop, epoch_us, rate
+        self._message_spans = message_spans
         self._dice = np.random.default_rng(seed)
         self._at_us = 0.0
         self.truth = Truth()
@@ -97,7 +105,7 @@ class Partition:
         target = self.truth.spans + spans
         while self.truth.spans < target:
             left = target - self.truth.spans
-            yield from self._block(min(left, _BLOCK_MESSAGES * MESSAGE_SPANS))
+            yield from self._block(min(left, _BLOCK_MESSAGES * self._message_spans))
 
     def _block(self, spans: int) -> list[Message]:
         shop, dice = self._shop, self._dice
@@ -145,7 +153,7 @@ class Partition:
         arrival = started[trace] + self._shop.end_us[row] + self._dice.uniform(0, _SENDING_US, len(row))
         rank = np.empty(len(row), dtype=np.int64)
         rank[np.argsort(arrival)] = np.arange(len(row))
-        message = rank // MESSAGE_SPANS
+        message = rank // self._message_spans
         order = np.lexsort((arrival, self._shop.sender[row], message))
         return order, message[order]
 

@@ -5,6 +5,7 @@ wasm/core/src/otlp (arrival.rs, then ending.rs), about 600 bytes a span.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,24 +70,26 @@ class _Writer:
         self.out += wire.attribute(_SPAN_ATTRIBUTE, key, value)
 
 
-def traces(seed: int, variants: int) -> list[list[Template]]:
-    """Returns `variants` traces of every kind of request.
+def traces(
+    seed: int, variants: int, requests: Sequence[Visit] = REQUESTS, clusters: Sequence[str] = CLUSTERS
+) -> list[list[Template]]:
+    """Returns `variants` traces of every kind of request, which begin in any of the clusters.
 
     Durations, places and outcomes differ. The ids are filled in later.
     """
     dice = random.Random(seed)
-    return [_trace(dice, request) for request in REQUESTS for _ in range(variants)]
+    return [_trace(dice, request, clusters) for request in requests for _ in range(variants)]
 
 
-def _trace(dice: random.Random, request: Visit) -> list[Template]:
+def _trace(dice: random.Random, request: Visit, clusters: Sequence[str]) -> list[Template]:
     found: list[Template] = []
-    _serve(dice, request, dice.choice(CLUSTERS), None, -1, 0, found)
+    _serve(dice, clusters, request, dice.choice(clusters), None, -1, 0, found)
     return found
 
 
 def _serve(
-    dice: random.Random, visit: Visit, cluster: str, caller: tuple[str, str] | None, parent: int, start_us: int,
-    found: list[Template],
+    dice: random.Random, clusters: Sequence[str], visit: Visit, cluster: str, caller: tuple[str, str] | None,
+    parent: int, start_us: int, found: list[Template],
 ) -> tuple[int, bool]:  # fmt: skip
     """Appends the inbound span and all spans below it.
 
@@ -96,24 +99,29 @@ def _serve(
     found.append(None)  # type: ignore[arg-type]
     now = start_us + dice.randrange(300, 4_000)
     for called in visit.calls:
-        now += _call(dice, visit, called, cluster, position, now, found) + dice.randrange(200, 2_000)
+        now += _call(dice, clusters, visit, called, cluster, position, now, found) + dice.randrange(
+            200, 2_000
+        )
     failed = dice.random() < _FAILED_SHARE
     found[position] = _inbound(dice, visit, cluster, caller, parent, start_us, now, failed)
     return now - start_us, failed
 
 
 def _call(
-    dice: random.Random, visit: Visit, called: Visit, cluster: str, parent: int, start_us: int,
-    found: list[Template],
+    dice: random.Random, clusters: Sequence[str], visit: Visit, called: Visit, cluster: str, parent: int,
+    start_us: int, found: list[Template],
 ) -> int:  # fmt: skip
     """Appends the outbound span and all spans below it. Returns its duration in microseconds."""
-    remote = dice.random() < _REMOTE_SHARE
-    there = dice.choice([name for name in CLUSTERS if name != cluster]) if remote else cluster
+    others = [name for name in clusters if name != cluster]
+    remote = dice.random() < _REMOTE_SHARE and bool(others)
+    there = dice.choice(others) if remote else cluster
     network_us = dice.randrange(20_000, 40_000) if remote else dice.randrange(150, 900)
     position = len(found)
     found.append(None)  # type: ignore[arg-type]
     begun = start_us + network_us // 2
-    served_us, failed = _serve(dice, called, there, (cluster, visit.service), position, begun, found)
+    served_us, failed = _serve(
+        dice, clusters, called, there, (cluster, visit.service), position, begun, found
+    )
     end_us = start_us + served_us + network_us
     sender = (visit.service, cluster)
     found[position] = _outbound(dice, called, sender, there, parent, start_us, end_us, network_us, failed)
