@@ -17,16 +17,18 @@ _PY_SPY = ("-m", "uv", "tool", "run", "--quiet", "py-spy@0.4.3")
 _TOP = 40
 
 
-def recorder(target: Path) -> Callable[[int], AbstractContextManager[None]]:
+def recorder(target: Path, which: str = "--native") -> Callable[[int], AbstractContextManager[None]]:
     """Returns a function that makes a context.
 
-    The context samples the process with the given id, and writes the table to `target`.
+    The context samples the process with the given id, and writes the table to `target`. `which`:
+    py-spy's option that selects samples. With --gil, these are the threads that run Python, so
+    threads that wait are left out.
     """
 
     @contextmanager
     def record(pid: int) -> Iterator[None]:
         raw = target.with_suffix(".raw")
-        command = [sys.executable, *_PY_SPY, "record", "--native", "--rate", "97", "--format", "raw"]
+        command = [sys.executable, *_PY_SPY, "record", which, "--rate", "97", "--format", "raw"]
         sampler = subprocess.Popen([*command, "--pid", str(pid), "--output", str(raw)])
         try:
             yield

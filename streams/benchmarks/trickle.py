@@ -133,7 +133,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict:
         counters.begin()
         time.sleep(arguments.warm_up)
         for job in jobs if arguments.profile else ():
-            profile = profiling.recorder(arguments.profile / f"{job}.txt")
+            profile = profiling.recorder(arguments.profile / f"{job}.txt", "--gil")
             stack.enter_context(profile(processes[job].process.pid))
         boards = Boards(Redis.from_url(urls.redis, decode_responses=True), trickling.rps(arguments.rate))
         before = _spent(processes, clickhouse)

@@ -1,9 +1,10 @@
-"""Requests of one Envoy by second of log time, from its cumulative counters. Pure.
+"""Requests of one Envoy by log time, from its cumulative counters. Pure.
 
 Of the Envoy's own clock, only the order of its reports and the time between them are used. Even
 these are not used where counters show that the clock was set back: within one life of the process,
-counters only rise. Reports that were delayed and arrive together still count in the seconds in
-which they were made.
+counters only rise. What was counted between two reports belongs to the time between them, by the
+Envoy's clock. The least delay of any report decides where that is in log time. Reports that were
+delayed and arrive together are therefore never counted as requests of one moment.
 """
 
 import math
@@ -21,6 +22,10 @@ _MOST_RPS = 1e6  # of one Envoy and class: a higher rate is not a valid count
 _SET_BACK_S = 3.0
 _PAST = 4  # previous lives that are remembered
 _DRIFT = 1e-3  # seconds per second that an Envoy's clock may lose against the broker's
+# Reports come once a second. If the delay falls by more than this from one report to the next,
+# either the reports before were delayed by an unknown time, or the clock was set forward.
+_FALL_S = 1.5
+_SHORTEST_S = 0.5  # counts are spread over at least so much time
 
 Series = tuple[str, bool]  # class id ('' for none), whether the caller is outside the mesh
 Counts = dict[Series, int]
@@ -48,32 +53,58 @@ class _Doubt(NamedTuple):
     since: float
 
 
+class _Stretch(NamedTuple):
+    """Requests that were counted in first < t <= end, in seconds of the Envoy's own clock."""
+
+    first: float
+    end: float
+    counts: Counts
+
+    def within(self, first: float, end: float) -> float:
+        """Returns the share of the stretch that lies in this time."""
+        return max(min(end, self.end) - max(first, self.first), 0.0) / (self.end - self.first)
+
+
 @dataclass(eq=False)
 class Envoy:
-    """The state of one Envoy: its newest counters, and its requests by second of log time."""
+    """The state of one Envoy: its newest counters, and the requests of the last seconds.
+
+    Times are seconds of the Envoy's own clock unless said otherwise.
+    """
 
     sent_ns: int  # time of the newest report of this life
     began_ns: int
-    since: float  # log time since which its requests are known
-    at: float  # log time that its newest report covers up to
+    known_from: float  # time since which its requests are known
+    end: float  # time that its newest report covers up to
     reported_at: float  # log time at which its newest report arrived
     delay_s: float  # log time minus the Envoy's own time, of the report with the least delay
     counts: Counts
     counters: Counters
-    by_second: dict[int, dict[Series, float]] = field(default_factory=lambda: defaultdict(dict))
+    stretches: list[_Stretch] = field(default_factory=list)
     past: dict[int, int] = field(default_factory=dict)  # begin of a past life -> its newest report
     doubt: _Doubt | None = None
     is_set_back: bool = False
 
+    @property
+    def since(self) -> float:
+        """Log time since which its requests are known."""
+        return self.known_from + self.delay_s
+
+    @property
+    def at(self) -> float:
+        """Log time that its newest report covers up to."""
+        return self.end + self.delay_s
+
     @classmethod
     def first(cls, report: Report, counts: Counts, taken: float, counters: Counters) -> "Envoy":
         """Returns the state after an Envoy's first report, which the broker took at `taken`."""
-        is_new = 0 <= report.sent_ns - report.began_ns < _NEW_S * 1e9
-        since = -math.inf if is_new else taken
-        delay_s = taken - report.sent_ns / 1e9
-        envoy = cls(report.sent_ns, report.began_ns, since, taken, taken, delay_s, counts, counters)
+        is_new, end = 0 <= report.sent_ns - report.began_ns < _NEW_S * 1e9, report.sent_ns / 1e9
+        known_from = -math.inf if is_new else end
+        envoy = cls(
+            report.sent_ns, report.began_ns, known_from, end, taken, taken - end, counts, counters
+        )  # fmt: skip
         if is_new:
-            envoy._put(counts, taken - _NEW_S, taken)
+            envoy._put(counts, end - _NEW_S, end)
         return envoy
 
     def take(self, report: Report, counts: Counts, taken: float) -> None:
@@ -86,16 +117,31 @@ class Envoy:
         if is_repeat or not (is_newer or self._goes_on(report, counts, taken)):
             self.counters.add("repeated_totals")
             return
-        delay_s = taken - report.sent_ns / 1e9
         if is_newer:
             self.doubt = None
         elif not self.is_set_back:
             self.counters.add("clocks_set_back")
-            self.delay_s = delay_s
+        end = report.sent_ns / 1e9
+        if self.is_set_back == is_newer:
+            self._set_clock(taken - end)
         self.is_set_back = not is_newer
-        self.delay_s = min(self.delay_s + _DRIFT * (taken - self.reported_at), delay_s)
+        delay_s = self.delay_s + _DRIFT * (taken - self.reported_at)
+        is_late_no_more = taken - end < delay_s - _FALL_S
+        self.delay_s = min(delay_s, taken - end)
         self.reported_at = taken
-        self._next(report, counts, report.sent_ns / 1e9 + self.delay_s)
+        self._next(report, counts, end, is_late_no_more)
+
+    def _set_clock(self, delay_s: float) -> None:
+        """Goes over to another clock, which is `delay_s` behind log time.
+
+        What is known stays where it is in log time.
+        """
+        ahead_s = self.delay_s - delay_s
+        self.delay_s, self.end, self.known_from = delay_s, self.end + ahead_s, self.known_from + ahead_s
+        self.stretches = [
+            _Stretch(stretch.first + ahead_s, stretch.end + ahead_s, stretch.counts)
+            for stretch in self.stretches
+        ]
 
     def _goes_on(self, report: Report, counts: Counts, taken: float) -> bool:
         """Whether a report is new although it is not newer by its clock.
@@ -115,8 +161,11 @@ class Envoy:
         self.doubt = doubt._replace(sent_ns=report.sent_ns)
         return taken - doubt.since >= _SET_BACK_S
 
-    def _next(self, report: Report, counts: Counts, at: float) -> None:
-        """Adds the counts of a new report. `at`: log time that the report covers up to."""
+    def _next(self, report: Report, counts: Counts, end: float, is_late_no_more: bool) -> None:
+        """Adds the counts of a new report, which covers up to `end`.
+
+        `is_late_no_more`: when the counts before were made is not known.
+        """
         is_reset = report.began_ns != self.began_ns
         before = {} if is_reset else self.counts
         if is_reset:
@@ -124,34 +173,37 @@ class Envoy:
             self.past.pop(report.began_ns, None)
             self.past = dict([*self.past.items(), (self.began_ns, self.sent_ns)][-_PAST:])
         grown = {series: count - before.get(series, 0) for series, count in counts.items()}
-        if report.began_ns < self.began_ns:  # it is unknown how much of the counts is new
-            self.since, grown = at, {}
-        elif any(count < 0 for count in grown.values()):
+        if any(count < 0 for count in grown.values()):
             self.counters.add("rejected_totals: a counter went back")
-            self.since, grown = at, {}
-        self._put(grown, min(self.at, at - 0.5), at)
+            self._forget(end)
+        elif report.began_ns < self.began_ns:  # it is unknown how much of the counts is new
+            self._forget(end)
+        elif is_late_no_more:
+            self.counters.add("totals_of_an_unknown_time")
+            self._forget(end)
+        else:
+            self._put(grown, min(self.end, end - _SHORTEST_S), end)
         self.sent_ns = report.sent_ns if is_reset else max(self.sent_ns, report.sent_ns)
-        self.began_ns, self.at, self.counts = report.began_ns, at, counts
-        for second in [second for second in self.by_second if second < at - _MEMORY_S]:
-            del self.by_second[second]
+        self.began_ns, self.end, self.counts = report.began_ns, end, counts
 
-    def _put(self, grown: Counts, first: float, until: float) -> None:
-        """Spreads counts evenly over the log time from `first` to `until`."""
-        if any(count > _MOST_RPS * max(until - first, 1.0) for count in grown.values()):
+    def _forget(self, end: float) -> None:
+        """Begins anew: requests are known from `end` on."""
+        self.known_from, self.stretches = end, []
+
+    def _put(self, grown: Counts, first: float, end: float) -> None:
+        """Adds requests that were counted in first < t <= end."""
+        if any(count > _MOST_RPS * max(end - first, 1.0) for count in grown.values()):
             self.counters.add("rejected_totals: more requests than can be")
-            self.since = until
+            self._forget(end)
             return
-        for second in range(max(math.floor(first), math.floor(until) - _MEMORY_S), math.floor(until) + 1):
-            part = (min(until, second + 1) - max(first, second)) / (until - first)
-            if part > 0:
-                sums = self.by_second[second]
-                for series, count in grown.items():
-                    sums[series] = sums.get(series, 0.0) + count * part
+        self.stretches = [stretch for stretch in self.stretches if stretch.end >= end - _MEMORY_S]
+        self.stretches.append(_Stretch(first, end, grown))
 
     def total(self, first: int, end: int) -> dict[Series, float]:
-        """Returns the requests of the seconds first <= s < end."""
+        """Returns the requests of the log time first <= t < end."""
         found: dict[Series, float] = defaultdict(float)
-        for second in range(first, end):
-            for series, count in self.by_second.get(second, {}).items():
-                found[series] += count
+        for stretch in self.stretches:
+            if share := stretch.within(first - self.delay_s, end - self.delay_s):
+                for series, count in stretch.counts.items():
+                    found[series] += count * share
         return found
