@@ -11,8 +11,8 @@ from pathlib import Path
 from spillway.v1.acknowledgement_pb2 import OUTCOME_NACK, Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
+from spillway_contracts import slices
 from spillway_publisher.clients import hot_state, rows
-from spillway_publisher.rules import slices
 
 OUT = Path(os.environ["SPILLWAY_PREVIOUS"])
 AT = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

@@ -10,14 +10,13 @@ from pathlib import Path
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import topology
+from spillway_contracts import slices, topology
 from spillway_contracts.guardrails import Denial, Guardrails, Pin, check
 from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.model import model
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.rulesets.assemble import Stamp, from_solution
-from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import SECOND, Context
 from spillway_publisher.rules.guardrails import decide
 

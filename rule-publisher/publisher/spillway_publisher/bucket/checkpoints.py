@@ -15,13 +15,13 @@ from nats.js.api import Header
 from nats.js.errors import APIError, BadRequestError, NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
+from spillway_contracts.bases import positive, rule_key
 
 from spillway_publisher.bucket.jetstream import TROUBLE
 from spillway_publisher.bucket.keys import Keys
 from spillway_publisher.bucket.signing import UnverifiedError
 from spillway_publisher.bucket.values import decode, number
 from spillway_publisher.process.telemetry import CHECKPOINTS, Telemetry
-from spillway_publisher.rules.bases import positive, rule_key
 
 STREAM, SUBJECT = names.NATS_STREAM_CHECKPOINTS, names.NATS_SUBJECT_CHECKPOINTS
 DAYS = 30

@@ -12,8 +12,8 @@ from pathlib import Path
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
+from spillway_contracts import slices
 
-from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import contract_problems
 
 SECOND = 10**9

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Denial, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import traffic_class
+from spillway_contracts import slices, traffic_class
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher.rules import held, slices, weights
+from spillway_publisher.rules import held, weights
 
 SECOND = 10**9
 # Lifetime in seconds of expired rules that are published again, and of denials without rules.

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Destination, Rule, Ruleset
+from spillway_contracts import bases, traffic_class
 from spillway_contracts import ruleset as contract
-from spillway_contracts import traffic_class
+from spillway_contracts.bases import RuleKey, rule_key
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher.rules import bases, checks, denials, held, weights
-from spillway_publisher.rules.bases import RuleKey, rule_key
+from spillway_publisher.rules import checks, denials, held, weights
 from spillway_publisher.rules.checks import SECOND, Context
 
 

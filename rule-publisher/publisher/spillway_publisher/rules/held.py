@@ -9,8 +9,7 @@ from spillway.v1.ruleset_pb2 import Destination, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import denials as contract
 from spillway_contracts import hold, traffic_class
-
-from spillway_publisher.rules.bases import positive
+from spillway_contracts.bases import positive
 
 
 def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> list[Rule]:

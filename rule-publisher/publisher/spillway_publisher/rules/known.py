@@ -9,8 +9,7 @@ with the rulesets in force.
 from collections.abc import Collection, Mapping
 
 from spillway.v1.ruleset_pb2 import Ruleset
-
-from spillway_publisher.rules import slices
+from spillway_contracts import slices
 
 
 class Known:

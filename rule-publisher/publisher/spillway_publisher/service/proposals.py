@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import names
+from spillway_contracts import bases, names, slices
 from spillway_contracts.guardrails import Guardrails
 from spillway_runtime.logs import fields
 
@@ -23,7 +23,7 @@ from spillway_publisher.bucket.jetstream import TROUBLE
 from spillway_publisher.clients.history import History
 from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.telemetry import Telemetry, log
-from spillway_publisher.rules import bases, fences, slices
+from spillway_publisher.rules import fences
 from spillway_publisher.rules.checks import Context, contract_problems
 from spillway_publisher.rules.guardrails import decide
 

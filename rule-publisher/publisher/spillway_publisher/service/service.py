@@ -9,7 +9,7 @@ import uuid
 from nats.aio.client import Client
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import ContractError, names
+from spillway_contracts import ContractError, names, slices
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_runtime import health
 from spillway_runtime.logs import fields
@@ -26,7 +26,7 @@ from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.config import RunSettings
 from spillway_publisher.process.loops import end, run_together
 from spillway_publisher.process.telemetry import NATS, Telemetry, log
-from spillway_publisher.rules import denials, slices
+from spillway_publisher.rules import denials
 from spillway_publisher.rules.checks import is_local_first
 from spillway_publisher.rules.known import Known
 from spillway_publisher.rules.presence import HANDOVER_S

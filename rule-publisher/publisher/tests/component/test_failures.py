@@ -8,12 +8,11 @@ import random
 import time
 
 import pytest
-from spillway_contracts import names
+from spillway_contracts import names, slices
 from spillway_lab.testing.waiting import STOP_S, eventually_async
 from spillway_publisher.bucket.bucket import Bucket, ConflictError
 from spillway_publisher.bucket.values import Values
 from spillway_publisher.process.telemetry import Telemetry
-from spillway_publisher.rules import slices
 
 pytestmark = pytest.mark.component
 

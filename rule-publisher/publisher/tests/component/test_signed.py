@@ -7,10 +7,9 @@ import os
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from spillway_contracts import names
+from spillway_contracts import names, slices
 from spillway_lab.testing.waiting import eventually_async
 from spillway_publisher.bucket import signing
-from spillway_publisher.rules import slices
 
 pytestmark = pytest.mark.component
 

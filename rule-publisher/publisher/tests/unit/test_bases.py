@@ -4,9 +4,8 @@ import time
 
 import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
-from spillway_contracts import traffic_class
+from spillway_contracts import bases, slices, traffic_class
 from spillway_contracts.guardrails import Guardrails
-from spillway_publisher.rules import bases, slices
 from spillway_publisher.rules.checks import Context
 from spillway_publisher.rules.guardrails import decide
 

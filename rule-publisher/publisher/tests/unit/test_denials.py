@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, Denial, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import denials as contract
-from spillway_contracts import hold
+from spillway_contracts import hold, slices
 from spillway_contracts.guardrails import Denial as Rule
 from spillway_contracts.guardrails import Guardrails
 from spillway_contracts.names import VALUE_HOLD_SECONDS
 from spillway_publisher.commands import operator
-from spillway_publisher.rules import denials, slices, weights
+from spillway_publisher.rules import denials, weights
 from spillway_publisher.rules.checks import Context
 from spillway_publisher.rules.guardrails import decide
 

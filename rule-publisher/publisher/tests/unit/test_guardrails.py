@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_OPTIMIZER, ORIGIN_PAPA, Ruleset
-from spillway_contracts import hold, names
+from spillway_contracts import hold, names, slices
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Denial, Guardrails, Pin
-from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import Context
 from spillway_publisher.rules.guardrails import decide
 

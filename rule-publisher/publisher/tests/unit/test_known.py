@@ -2,7 +2,7 @@
 
 import time
 
-from spillway_publisher.rules import slices
+from spillway_contracts import slices
 from spillway_publisher.rules.known import Known
 
 CLUSTERS = ["island", "north", "south"]

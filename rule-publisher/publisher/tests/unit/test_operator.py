@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR
+from spillway_contracts import slices
 from spillway_publisher.commands import operator
-from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import contract_problems
 
 LOCAL, SPREAD = {"north": {"north": 10_000}}, {"north": {"north": 4000, "south": 6000}}

@@ -5,10 +5,9 @@ from pathlib import Path
 from spillway.v1.acknowledgement_pb2 import OUTCOME_NACK, Acknowledgement
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import ORIGIN_OPTIMIZER, Ruleset
-from spillway_contracts import names, topology
+from spillway_contracts import names, slices, topology
 from spillway_publisher.bucket import values
 from spillway_publisher.clients.rows import acknowledgement_row
-from spillway_publisher.rules import slices
 from spillway_publisher.rules.checks import contract_problems
 from spillway_publisher.service.reports import read_report
 

@@ -1,6 +1,6 @@
 """Cutting a ruleset into one slice per cluster, and joining the slices again."""
 
-from spillway_publisher.rules import slices
+from spillway_contracts import slices
 
 
 def test_each_cluster_gets_its_own_rules_and_all_classes(make):

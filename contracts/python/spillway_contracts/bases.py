@@ -10,9 +10,8 @@ again.
 from collections.abc import Mapping
 
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, ORIGIN_PAPA, Origin, Rule, Ruleset
-from spillway_contracts import traffic_class
 
-from spillway_publisher.rules import slices
+from spillway_contracts import slices, traffic_class
 
 RuleKey = tuple[str, str, str]  # source cluster, source service, class id
 
