@@ -3,15 +3,13 @@
 import importlib.util
 import json
 import os
-from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
-from spillway_optimizer.papa import worker
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.step import Progress
+from spillway_optimizer.papa.steps_table import step_row
 from spillway_optimizer.problem.rules import RuleKey, of_ruleset
 from spillway_optimizer.service.solves_table import Occasion, solve_row
 
@@ -44,7 +42,5 @@ class Kept:
 kept = Kept()
 occasion = Occasion(1_767_225_660.0, "1767225600000-1767225630000", "spillway", "period")
 kept.add("solves", solve_row(occasion, "refused", "no demand", ("west: no placement",)))
-papa = SimpleNamespace(states=SimpleNamespace(counters=Counter()), history=kept)
-worker.time = SimpleNamespace(time=lambda: occasion.at)
-worker.Worker._row(papa, trial, 40.25, "kept", "41.50 -> 40.25 ms", proposal.id)
+kept.add("papa_steps", step_row(occasion.at, trial, 40.25, "kept", "41.50 -> 40.25 ms", proposal.id))
 (OUT / "inserts_optimizer.json").write_text(json.dumps(kept.inserts, default=str, indent=1) + "\n")

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -154,8 +153,3 @@ def select(connection: Client, name: str, parameters: Mapping[str, float]) -> li
     rows, columns = connection.execute(sql, dict(parameters), with_column_types=True)
     keys = [column for column, _ in columns]
     return [dict(zip(keys, row, strict=True)) for row in rows]
-
-
-def utc(at: float) -> datetime:
-    """Converts Unix seconds to the form that DateTime64 columns take."""
-    return datetime.fromtimestamp(at, UTC)

@@ -4,7 +4,6 @@ Only this file and lease.py access Redis.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf import json_format
@@ -15,10 +14,8 @@ from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import ContractError, names, redis_client, traffic_class
 from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
 
-from spillway_optimizer.inputs.in_force import InForce
-from spillway_optimizer.inputs.smoothing import Rates
-from spillway_optimizer.inputs.telemetry import Pulse, Telemetry
-from spillway_optimizer.problem.rules import RuleKey, Weights, of_ruleset
+from spillway_optimizer.inputs.in_force import InForce, in_force_of
+from spillway_optimizer.inputs.telemetry import Pulse, Telemetry, rates
 
 _TIMEOUT_S = 2.0
 _E = TypeVar("_E", LoadBoardEntry, DemandEntry)
@@ -152,11 +149,6 @@ def _unknown(text: str) -> UnknownEntry:
         return UnknownEntry(0.0, str(error))
 
 
-def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
-    """Returns the requests per second of demand boards, by (cluster, class)."""
-    return {(cluster, k): entry.rps for cluster, board in demand.items() for k, entry in board.items()}
-
-
 def _network(pairs: dict[str, str], bad: list[str]) -> dict[tuple[str, str], NetworkEntry]:
     network: dict[tuple[str, str], NetworkEntry] = {}
     if why := _wrong_type(pairs):
@@ -234,19 +226,7 @@ async def in_force(redis: Redis, clusters: tuple[str, ...]) -> InForce | None:
                 rulesets[cluster] = json_format.Parse(text, Ruleset(), ignore_unknown_fields=True)
             except json_format.ParseError:
                 continue
-    if not rulesets:
-        return None
-    newest = max(rulesets.values(), key=lambda r: r.version)
-    rules: dict[RuleKey, Weights] = {}
-    for ruleset in rulesets.values():
-        rules |= of_ruleset(ruleset)
-    versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}
-    return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets)
-
-
-def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
-    """Adds how long relays hold an expired ruleset, as they report it."""
-    return None if in_force is None else replace(in_force, hold_s=boards.hold_s)
+    return in_force_of(rulesets)
 
 
 async def policy(redis: Redis) -> str | None:

@@ -1,12 +1,13 @@
 """The rulesets in force, as the publisher last published them. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import hold, names
 
-from spillway_optimizer.problem.rules import RuleKey, Rules
+from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_ruleset
 
 
 @dataclass(frozen=True)
@@ -76,3 +77,20 @@ class InForce:
             if held:
                 made[key] = held
         return made
+
+
+def in_force_of(rulesets: dict[str, Ruleset]) -> InForce | None:
+    """Returns what these rulesets, by cluster, put in force. None without any."""
+    if not rulesets:
+        return None
+    newest = max(rulesets.values(), key=lambda ruleset: ruleset.version)
+    rules: dict[RuleKey, Weights] = {}
+    for ruleset in rulesets.values():
+        rules |= of_ruleset(ruleset)
+    versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}
+    return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets)
+
+
+def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:
+    """Adds how long relays hold an expired ruleset, as they report it."""
+    return None if in_force is None else replace(in_force, hold_s=boards.hold_s)

@@ -247,3 +247,8 @@ class Pulse:
     demand: Rates = field(default_factory=dict)
     # By cluster; None: its heartbeat has lapsed.
     placement: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+
+
+def rates(demand: Mapping[str, Mapping[str, DemandEntry]]) -> Rates:
+    """Returns the requests per second of demand boards, by (cluster, class)."""
+    return {(cluster, k): entry.rps for cluster, board in demand.items() for k, entry in board.items()}

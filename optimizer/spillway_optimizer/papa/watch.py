@@ -1,31 +1,22 @@
 """PAPA's waiting and measuring: observes the rules in force and the latency under them."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 
-from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile, Guardrails
 
 from spillway_optimizer import ProblemError
-from spillway_optimizer.clients import hot
-from spillway_optimizer.clients.lease import Lease
 from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.papa.mesh import Interrupted, PapaMesh
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
 from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.rules import Rules, changed
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import Papa
-from spillway_optimizer.service.reading import Reader
+from spillway_optimizer.service.config import PapaTuning
 
 _SAMPLE_S = 1.0
 _IN_FORCE_TIMEOUT_S = 15.0
-
-
-class Interrupted(Exception):
-    """The condition of a wait or measurement no longer holds. The message says why."""
 
 
 class Watch:
@@ -35,19 +26,10 @@ class Watch:
     """
 
     def __init__(
-        self,
-        settings: Papa,
-        topology: Topology,
-        redis: Redis,
-        reader: Reader,
-        lease: Lease,
-        stop: asyncio.Event,
-        file: GuardrailFile,
-        states: States,
+        self, settings: PapaTuning, topology: Topology, mesh: PapaMesh, file: GuardrailFile, states: States
     ):
+        self._settings, self._topology, self._mesh = settings, topology, mesh
         self._file, self._states = file, states
-        self._settings, self._topology, self._redis = settings, topology, redis
-        self._reader, self._lease, self._stop = reader, lease, stop
         self._clusters = tuple(cluster.name for cluster in topology.clusters)
 
     async def complete(self, last_rules: Rules | None = None, settled: bool = True) -> InForce:
@@ -56,7 +38,7 @@ class Watch:
         With `settled`, the rules have not changed for tau, or are the same as `last_rules`. Raises
         Interrupted otherwise.
         """
-        in_force = await hot.in_force(self._redis, self._clusters)
+        in_force = await self._mesh.in_force()
         if in_force is None or set(in_force.versions) != set(self._clusters):
             raise Interrupted("rules in force are not complete")
         policies = {in_force.policy, *(ruleset.policy for ruleset in in_force.rulesets.values())}
@@ -66,7 +48,7 @@ class Watch:
             # The optimizer changed rules. Give the change tau to take effect before judging its
             # predictions.
             await self.settle(self._settings.tau_s)
-            now = await hot.in_force(self._redis, self._clusters)
+            now = await self._mesh.in_force()
             if now is None or changed(now.rules, in_force.rules):
                 raise Interrupted("rules are still changing")
             return now
@@ -92,12 +74,12 @@ class Watch:
         why, sound = "no telemetry", False
         for _ in range(windows):
             await self._window(in_force)
-            telemetry = await self._reader.read()
+            telemetry = await self._mesh.telemetry()
             if telemetry is None:
                 continue
             try:
                 now = await self._unchanged(in_force)
-                at, most_s = time.time(), self._settings.board_max_age_s
+                at, most_s = self._mesh.now(), self._settings.board_max_age_s
                 yield sample(telemetry, now, self._topology, at, most_s, self._guardrails())
                 sound = True
             except ProblemError as error:
@@ -106,14 +88,14 @@ class Watch:
             raise Interrupted(why)
 
     async def _window(self, in_force: InForce) -> None:
-        deadline = time.monotonic() + self._settings.window_s
-        while (left := deadline - time.monotonic()) > 0:
+        deadline = self._mesh.elapsed() + self._settings.window_s
+        while (left := deadline - self._mesh.elapsed()) > 0:
             await self._hold_on(min(_SAMPLE_S, left))
             await self._unchanged(in_force)
 
     async def _unchanged(self, in_force: InForce) -> InForce:
         """Returns the rules in force. Raises Interrupted if others changed them."""
-        now = await hot.in_force(self._redis, self._clusters)
+        now = await self._mesh.in_force()
         if now is None or now.policy != in_force.policy:
             raise Interrupted("superseded: others changed the policy")
         if others := changed(in_force.rules, now.rules):
@@ -134,18 +116,18 @@ class Watch:
 
         Raises Interrupted after _IN_FORCE_TIMEOUT_S.
         """
-        deadline = time.monotonic() + _IN_FORCE_TIMEOUT_S
-        while time.monotonic() < deadline:
+        deadline = self._mesh.elapsed() + _IN_FORCE_TIMEOUT_S
+        while self._mesh.elapsed() < deadline:
             await self._hold_on()
-            in_force = await hot.in_force(self._redis, self._clusters)
+            in_force = await self._mesh.in_force()
             if in_force is not None and arrived(in_force):
                 return in_force
         raise Interrupted("superseded: the publisher did not publish the step")
 
     async def settle(self, seconds: float) -> None:
         """Waits for a change to take effect."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        deadline = self._mesh.elapsed() + seconds
+        while self._mesh.elapsed() < deadline:
             await self._hold_on()
 
     async def _hold_on(self, seconds: float = _SAMPLE_S) -> None:
@@ -153,15 +135,7 @@ class Watch:
 
         Raises Interrupted if the process stops or the lease is lost.
         """
-        if await self.pause(seconds):
+        if await self._mesh.pause(seconds):
             raise Interrupted("stopping")
-        if not await self._lease.hold():
+        if not await self._mesh.hold():
             raise Interrupted("the lease was lost")
-
-    async def pause(self, seconds: float) -> bool:
-        """Waits for `seconds` or until the process stops. Returns whether to stop."""
-        try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True

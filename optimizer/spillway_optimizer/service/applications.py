@@ -28,7 +28,7 @@ from spillway_optimizer.service.application_result import (
     resting,
     rolled_back,
 )
-from spillway_optimizer.service.config import Optimizer
+from spillway_optimizer.service.config import OptimizerTuning
 from spillway_optimizer.service.outcomes import Run
 from spillway_optimizer.workers.solved import Failed, Solved
 
@@ -52,7 +52,7 @@ class Applications:
     Its state: this leader's proposals, and what is observed of them, by application.
     """
 
-    def __init__(self, settings: Optimizer, states: States):
+    def __init__(self, settings: OptimizerTuning, states: States):
         self._settings, self._states = settings, states
         self._memories: Mapping[str, Memory] = {}
         self.watches: dict[str, Watch] = {}

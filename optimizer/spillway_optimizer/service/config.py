@@ -71,11 +71,9 @@ class Servers(Redis, ClickHouseWire, NatsWire):
     health_listen: HostPort
 
 
-class Optimizer(Servers):
-    """Settings of the command `run`. Times are in seconds."""
+class OptimizerTuning(Settings):
+    """What tunes the optimizer. Times are in seconds."""
 
-    policy: Annotated[str, AfterValidator(_policy)]
-    guardrails: Path | None = None
     period_s: float = tuning("OPTIMIZER_PERIOD_S", "time between two solves", 5.0, gt=0)
     load_change: float = tuning(
         "OPTIMIZER_LOAD_CHANGE", "relative; a larger change is solved at once", 0.2, gt=0, le=1
@@ -139,10 +137,16 @@ class Optimizer(Servers):
     )
 
 
-class Papa(Servers):
-    """Settings of the command `papa`. Symbols as in SLATE 4.4.2."""
+class Optimizer(OptimizerTuning, Servers):
+    """Settings of the command `run`."""
 
+    policy: Annotated[str, AfterValidator(_policy)]
     guardrails: Path | None = None
+
+
+class PapaTuning(Settings):
+    """What tunes PAPA. Times are in seconds. Symbols as in SLATE 4.4.2."""
+
     gamma: float = tuning("PAPA_GAMMA", "γ of SLATE 4.4.2: size of a step", 0.05, gt=0, le=1)
     tau_s: float = tuning("PAPA_TAU_S", "τ: settling time after others change rules", 10.0, gt=0)
     theta: int = tuning("PAPA_THETA", "θ of SLATE 4.4.2", 3, ge=1)
@@ -158,6 +162,12 @@ class Papa(Servers):
     lease_s: float = tuning("PAPA_LEASE_S", "expiry of the lease of the running worker", 10.0, ge=1)
     ttl_s: float = tuning("PAPA_TTL_S", "expiry of a ruleset", 120.0, gt=0)
     board_max_age_s: float = tuning("PAPA_BOARD_MAX_AGE_S", "age after which a board is unknown", 15.0, gt=0)
+
+
+class Papa(PapaTuning, Servers):
+    """Settings of the command `papa`."""
+
+    guardrails: Path | None = None
 
 
 BOX = Box("OPTIMIZER", {"run": Optimizer, "papa": Papa})

@@ -1,32 +1,23 @@
-"""Follows the policy that the operator sets in Redis, and keeps the policy objects that route."""
+"""Follows the policy that the operator sets in Redis."""
 
 import logging
-from collections.abc import Collection
-from dataclasses import replace
 
 from redis.asyncio import Redis
 
 from spillway_optimizer.clients import hot
-from spillway_optimizer.discrete.limited import Limited
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.problem.solution import Policy
 from spillway_optimizer.process.states import States
+from spillway_optimizer.service.routers import Routers
 from spillway_optimizer.solvers.convex import Stop
-from spillway_optimizer.solvers.hint import Hint
 
 
-class Following:
-    """The policy being followed, `name`, and one policy object per application.
-
-    An object lives as long as its policy is followed, because some policies have memory.
-    """
+class Following(Routers):
+    """Routers of the policy that Redis names, `name` until it names one."""
 
     def __init__(self, redis: Redis, name: str, stop: Stop, states: States):
-        self._redis, self._stop, self._states = redis, stop, states
+        super().__init__(name, stop)
+        self._redis, self._states = redis, states
         self._last_valid: str | None = None  # the last valid policy read from Redis
-        self._routers: dict[str, Policy] = {}  # by application
-        self._hints: dict[str, Hint] = {}  # by application, for its next solve
-        self.name = name
 
     async def ask(self) -> None:
         """Reads the policy from Redis and adopts it. Raises one of REDIS_AWAY."""
@@ -45,35 +36,4 @@ class Following:
             self._states.log("policy", message, logging.WARNING, "unknown_policy")
             return
         self._states.log("policy", wanted)
-        if wanted != self.name:
-            self.name, self._routers, self._hints = wanted, {}, {}
-
-    def router(self, application: str, share: float = 1.0) -> Policy:
-        """Returns the application's policy object.
-
-        `share`: the application's share of the time for all solves.
-        """
-        router = self._routers.get(application)
-        if router is None:
-            router = self._routers[application] = REGISTRY[self.name]()
-        if isinstance(router, Limited):
-            router.stop = replace(self._stop, seconds=self._stop.seconds * share)
-            router.hint = self._hints.pop(application, router.hint)
-        return router
-
-    def keep(self, application: str, router: Policy) -> None:
-        """Replaces the application's policy object by one that has solved in another process.
-
-        Does nothing if the application has none, because the policy has changed meanwhile.
-        """
-        if application in self._routers:
-            self._routers[application] = router
-
-    def suggest(self, application: str, hint: Hint) -> None:
-        """Gives a routing to the application's next solve, as one more start."""
-        self._hints[application] = hint
-
-    def forget_all_but(self, applications: Collection[str]) -> None:
-        """Drops the policy objects of all other applications."""
-        self._routers = {name: router for name, router in self._routers.items() if name in applications}
-        self._hints = {name: hint for name, hint in self._hints.items() if name in applications}
+        self.follow(wanted)

@@ -21,9 +21,11 @@ from spillway_optimizer.service import metrics
 from spillway_optimizer.service.auditing import Auditing
 from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.live import LiveMesh
 from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
+from spillway_optimizer.service.schedule import Schedule
 from spillway_optimizer.service.solving import Solving
-from spillway_optimizer.service.triggers import Basis, Trigger, urgent
+from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.workers.parallel import Parallel
 
@@ -33,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Service:
-    """The running optimizer. Its state: when to solve next, and the inputs of the last solve."""
+    """The running optimizer: reads, solves when the schedule says so, and publishes."""
 
     def __init__(
         self, settings: Optimizer, topology: Topology, redis: Redis, history: History, proposals: Proposals
@@ -47,21 +49,10 @@ class Service:
         stop = Stop(relative_gap=settings.relative_gap, seconds=settings.solve_s)
         self.following = Following(redis, settings.policy, stop, self.states)
         self.parallel = Parallel(settings.processes, settings.solve_s, self.following.keep, self.states)
-        self.solving = Solving(
-            settings,
-            topology,
-            redis,
-            history,
-            proposals,
-            self.lease,
-            self.guardrails,
-            self.states,
-            self.parallel,
-        )
+        mesh = LiveMesh(redis, self.clusters, history, proposals, self.lease, settings.lease_s, self.states)
+        self.solving = Solving(settings, topology, mesh, self.guardrails, self.states, self.parallel)
         self.auditing = Auditing(settings, self.lease, history, self.states, self.following)
-        self.basis: Basis | None = None
-        self.due_at = self.free_at = 0.0  # monotonic clock: the wall clock may be set
-        self.pressing: Trigger | None = None  # noticed, but not acted upon yet
+        self.schedule = Schedule(settings)  # by the monotonic clock: the wall clock may be set
         self._warming: asyncio.Task | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -115,7 +106,7 @@ class Service:
             await self.auditing.stop()
             # The proposals of another leader cannot be compared with ours.
             self.solving.forget()
-            self.basis, self.due_at = None, 0.0
+            self.schedule.forget()
             # Keep the guardrail file and the model's rows current, ready for a take-over.
             guardrails.changed(self.guardrails, self.states)
             self._keep_warm()
@@ -141,23 +132,10 @@ class Service:
         return await beside(self.lease, self.settings.lease_s / 3, work)
 
     async def _trigger(self, now: float) -> Trigger | None:
-        """Returns why to solve at this tick, or None.
-
-        An urgent reason waits only for the minimum interval after the last solve.
-        """
+        """Returns why to solve at this tick, or None."""
         changed = guardrails.changed(self.guardrails, self.states)
         pulse = await hot.pulse(self.redis, self.clusters)
-        change = self.settings.load_change
-        found = urgent(self.basis, pulse, self.following.name, changed, change)
-        # A changed file is reported only once, so keep it. A load that returned to its old value
-        # needs no solve any more.
-        if found is not None or self.pressing is None or self.pressing.kind != "guardrails":
-            self.pressing = found
-        if self.pressing is not None and now >= self.free_at:
-            return self.pressing
-        if now >= self.due_at:
-            return Trigger("start" if self.basis is None else "period")
-        return None
+        return self.schedule.trigger(pulse, self.following.name, changed, now)
 
     async def _solve(self, trigger: Trigger) -> None:
         if trigger.kind not in ("start", "period"):
@@ -168,17 +146,10 @@ class Service:
         if telemetry is None:
             self.states.wait_for("clickhouse")
             return
-        self.due_at = started + self.settings.period_s
+        self.schedule.begun(started)
         waits_for = await self.solving.run(time.time(), trigger, telemetry, self.following)
-        if waits_for is None:  # otherwise nothing was published, and the urgent reason remains
-            self.basis = Basis(
-                self.solving.demand, telemetry.placement, self.following.name, self.solving.unknown
-            )
-            if trigger is self.pressing:
-                self.pressing = None
+        basis = None if waits_for else self.solving.basis(telemetry, self.following.name)
         if self.solving.concluded is not None:
             self.auditing.offer(*self.solving.concluded)
-        # A slow solver is not started again at once, whatever changes.
-        ended = time.monotonic()
-        self.free_at = ended + max(self.settings.min_interval_s, ended - started)
+        self.schedule.solved(trigger, basis, started, time.monotonic())
         self.states.wait_for(waits_for)

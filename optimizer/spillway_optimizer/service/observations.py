@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from spillway_optimizer.clients import hot
 from spillway_optimizer.inputs.smoothing import Rates, smooth
-from spillway_optimizer.inputs.telemetry import Telemetry
+from spillway_optimizer.inputs.telemetry import Telemetry, rates
 from spillway_optimizer.inputs.unknown import LastKnown, Unknown, of, unknowns
 from spillway_optimizer.model.failures import Successes
-from spillway_optimizer.service.config import Optimizer
+from spillway_optimizer.service.config import OptimizerTuning
 from spillway_optimizer.service.triggers import jumps
 
 
@@ -36,7 +35,7 @@ class Observations:
         return replace(self, last_known=last_known), last_known.completed(telemetry)
 
     def after(
-        self, telemetry: Telemetry, clusters: Collection[str], now: float, settings: Optimizer
+        self, telemetry: Telemetry, clusters: Collection[str], now: float, settings: OptimizerTuning
     ) -> "Observations":
         """Returns the state after one more completed reading, at Unix second `now`.
 
@@ -45,7 +44,7 @@ class Observations:
         """
         unknown = unknowns(telemetry, tuple(clusters), now, settings.board_max_age_s)
         held = {key: rps for key, rps in self.demand.items() if of(unknown, key)}
-        observed = {**hot.rates(telemetry.demand), **held}
+        observed = {**rates(telemetry.demand), **held}
         half_life_s = settings.demand_half_life_s
         if self.at is None:
             demand = smooth(None, observed, 0.0, half_life_s)

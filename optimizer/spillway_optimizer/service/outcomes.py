@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from spillway_contracts import traffic_class
 
-from spillway_optimizer.clients.history import History
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.model.model import Window
 from spillway_optimizer.policies import MINIMISING
@@ -13,6 +12,7 @@ from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action
 from spillway_optimizer.service.application_result import ApplicationResult
+from spillway_optimizer.service.mesh import Mesh
 from spillway_optimizer.service.solves_table import Occasion, solve_row
 
 _LOG = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ def known_classes(in_force: InForce | None) -> tuple[str, ...]:
 class Outcomes:
     """Writes outcomes to history, log and counters."""
 
-    def __init__(self, history: History, states: States):
-        self._history, self._states = history, states
+    def __init__(self, mesh: Mesh, states: States):
+        self._mesh, self._states = mesh, states
 
     def log_model(self, result: ApplicationResult) -> None:
         """Logs the state of an application's model, once per change of it."""
@@ -79,7 +79,7 @@ class Outcomes:
             published,
             result.name,
         )
-        self._history.add("solves", row)
+        self._mesh.add("solves", row)
 
     def settle(self, run: Run, result: ApplicationResult, published: str, frozen: bool = False) -> None:
         """Records an application's outcome after its decision was carried out.

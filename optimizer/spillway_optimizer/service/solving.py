@@ -3,26 +3,18 @@
 Builds the model, routes, judges every application, and publishes.
 """
 
-import asyncio
 import logging
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from nats.errors import MaxPayloadError
-from redis.asyncio import Redis
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile
 
 from spillway_optimizer import OptimizerError
-from spillway_optimizer.clients import hot
-from spillway_optimizer.clients.history import History
-from spillway_optimizer.clients.lease import Lease, beside
-from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs import guardrails
+from spillway_optimizer.inputs.in_force import held_as
 from spillway_optimizer.inputs.smoothing import Rates
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
@@ -35,19 +27,18 @@ from spillway_optimizer.rulesets.lost_rules import LostRules
 from spillway_optimizer.service import metrics
 from spillway_optimizer.service.application_result import ApplicationResult, sent
 from spillway_optimizer.service.applications import Applications, Inputs
-from spillway_optimizer.service.config import Optimizer
-from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.config import OptimizerTuning
+from spillway_optimizer.service.mesh import Away, Mesh
 from spillway_optimizer.service.observations import Observations
 from spillway_optimizer.service.outcomes import Outcomes, Run, known_classes
-from spillway_optimizer.service.reading import NATS_AWAY
+from spillway_optimizer.service.routers import Routers
 from spillway_optimizer.service.routing import route_all
 from spillway_optimizer.service.solves_table import Occasion
-from spillway_optimizer.service.triggers import Trigger
+from spillway_optimizer.service.triggers import Basis, Trigger
 from spillway_optimizer.workers.parallel import Parallel
 from spillway_optimizer.workers.solved import Failed, Solved
 
 _LOG = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class Solving:
@@ -58,21 +49,18 @@ class Solving:
 
     def __init__(
         self,
-        settings: Optimizer,
+        settings: OptimizerTuning,
         topology: Topology,
-        redis: Redis,
-        history: History,
-        proposals: Proposals,
-        lease: Lease,
+        mesh: Mesh,
         guardrails: GuardrailFile,
         states: States,
         parallel: Parallel | None = None,
     ):
         self._parallel = parallel
-        self.settings, self.topology, self.redis = settings, topology, redis
-        self.proposals, self.lease, self.guardrails, self.states = proposals, lease, guardrails, states
+        self.settings, self.topology, self.mesh = settings, topology, mesh
+        self.guardrails, self.states = guardrails, states
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
-        self._outcomes = Outcomes(history, states)
+        self._outcomes = Outcomes(mesh, states)
         # Served from the start, so that the first rollback shows as an increase.
         states.counters["rolled_back"] += 0
         self.observed = Observations()
@@ -96,19 +84,21 @@ class Solving:
         """What telemetry did not know in the last run."""
         return self.observed.unknown
 
-    async def run(
-        self, now: float, trigger: Trigger, telemetry: Telemetry, following: Following
-    ) -> str | None:
+    def basis(self, telemetry: Telemetry, policy: str) -> Basis:
+        """Returns the inputs of the last run, as far as a change of them calls for another one."""
+        return Basis(self.demand, telemetry.placement, policy, self.unknown)
+
+    async def run(self, now: float, trigger: Trigger, telemetry: Telemetry, following: Routers) -> str | None:
         """Runs once. Returns the name of the server that prevents publishing, or None.
 
-        Raises one of REDIS_AWAY.
+        Raises what the mesh raises when the rules in force cannot be read.
         """
-        if self.lease.fencing_token != self._token:
+        if self.mesh.fencing_token != self._token:
             # Another process led in between, so our earlier proposals are no longer in force.
             self.forget()
-            self._token = self.lease.fencing_token
+            self._token = self.mesh.fencing_token
         self.concluded = None
-        in_force = hot.held_as(await hot.in_force(self.redis, self.clusters), telemetry)
+        in_force = held_as(await self.mesh.in_force(), telemetry)
         urgent = trigger.kind not in ("start", "period")
         occasion = Occasion(now, "", following.name, trigger.kind)
         run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
@@ -129,7 +119,7 @@ class Solving:
         return None
 
     async def _results(
-        self, run: Run, telemetry: Telemetry, following: Following
+        self, run: Run, telemetry: Telemetry, following: Routers
     ) -> tuple[Run, Sequence[ApplicationResult]]:
         """Returns the result of every application.
 
@@ -138,7 +128,7 @@ class Solving:
         try:
             self.observed, telemetry = self.observed.completed(telemetry, run.occasion.at)
             self.observed = self.observed.after(telemetry, self.clusters, run.occasion.at, self.settings)
-            model = await self._beside_the_lease(lambda: self._build(telemetry, run))
+            model = await self.mesh.beside(lambda: self._build(telemetry, run))
         except Exception as error:
             _LOG.exception("the model failed")
             self.states.counters["internal_errors"] += 1
@@ -150,12 +140,12 @@ class Solving:
         following.forget_all_but([*problems, REST])
         if self._parallel:
             self._parallel.follow(following.name)
-        solved = await self._beside_the_lease(lambda: route_all(problems, following.router, self._parallel))
+        solved = await self.mesh.beside(lambda: route_all(problems, following.router, self._parallel))
         self.states.counters["internal_errors"] += sum(
             isinstance(outcome, Failed) and outcome.internal for outcome in solved.values()
         )
         inputs = Inputs(model, solved, telemetry, self.unknown, self.guardrails.current)
-        return run, await self._beside_the_lease(lambda: self.applications.decide(run, inputs))
+        return run, await self.mesh.beside(lambda: self.applications.decide(run, inputs))
 
     def _build(self, telemetry: Telemetry, run: Run) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
@@ -163,11 +153,6 @@ class Solving:
         limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
         routed, success = self.applications.routed(run), self.observed.successes.rates()
         return build(telemetry, self.topology, now, limits, self.demand, current, routed, success)
-
-    async def _beside_the_lease(self, work: Callable[[], _T]) -> _T:
-        """Runs `work` in a thread and renews the lease meanwhile."""
-        every_s = self.settings.lease_s / 3
-        return await beside(self.lease, every_s, asyncio.to_thread(work))
 
     def _compare(self, run: Run, results: Sequence[ApplicationResult], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.
@@ -192,11 +177,13 @@ class Solving:
                 self._outcomes.settle(run, result, "", frozen)
             self._finish(run, results, published=False, frozen=frozen)
             return None
-        ruleset = await self._beside_the_lease(lambda: self._ruleset(run, results))
-        if not await self._publish(ruleset):
+        ruleset = await self.mesh.beside(lambda: self._ruleset(run, results))
+        try:
+            await self._publish(ruleset)
+        except Away as server:
             for result in results:
-                self._outcomes.record(run, result, "refused", "nats is away")
-            return "nats"
+                self._outcomes.record(run, result, "refused", f"{server} is away")
+            return str(server)
         for result in results:
             self._outcomes.settle(run, result, ruleset.id)
         self._finish(run, results, published=True)
@@ -218,7 +205,7 @@ class Solving:
             policy=run.occasion.policy if proposing else next(iter(policies), in_force),
             origin=Origin.ORIGIN_OPTIMIZER,
             window=run.window,
-            created_at=time.time(),  # not the tick's time: the publisher counts its age from here
+            created_at=self.mesh.now(),  # not the tick's time: the publisher counts its age from here
             ttl_s=min(self.settings.ttl_s, current.maximum_expiry_seconds),
             classes=run.classes,
             fencing_token=self._token,
@@ -227,21 +214,10 @@ class Solving:
         parts, held = sent(results)
         return assembled(parts, held, guardrails.pinned(current), stamp, self.topology)
 
-    async def _publish(self, ruleset: Ruleset) -> bool:
-        if not self.lease.held() or self.lease.fencing_token != self._token:
+    async def _publish(self, ruleset: Ruleset) -> None:
+        if not self.mesh.held() or self.mesh.fencing_token != self._token:
             raise UnverifiedError("the lease ran out while solving")
-        try:
-            await self.proposals.publish(ruleset)
-        except MaxPayloadError as error:
-            size = ruleset.ByteSize()
-            raise UnverifiedError(
-                f"the ruleset's {size} bytes are more than NATS takes; raise its max_payload"
-            ) from error
-        except NATS_AWAY as error:
-            self.states.away("nats", error)
-            return False
-        self.states.log("nats", "reachable")
-        return True
+        await self.mesh.publish(ruleset)
 
     def _finish(
         self, run: Run, results: Sequence[ApplicationResult], published: bool, frozen: bool = False

@@ -14,7 +14,7 @@ from spillway_runtime.settings import load
 
 from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History
-from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce, held_as
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY, REDIS_AWAY
@@ -66,7 +66,7 @@ async def _hot(settings: Live, clusters: tuple[str, ...]) -> tuple[Telemetry, In
     redis = hot.connect(settings.redis_url, settings.redis_options())
     try:
         boards = await hot.boards(redis, clusters)
-        return boards, hot.held_as(await hot.in_force(redis, clusters), boards)
+        return boards, held_as(await hot.in_force(redis, clusters), boards)
     finally:
         await redis.aclose()
 

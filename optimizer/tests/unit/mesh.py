@@ -18,6 +18,7 @@ from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.problem.rules import Rules, of_ruleset
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.following import Following
+from spillway_optimizer.service.live import LiveMesh
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.solvers.convex import Stop
@@ -42,11 +43,10 @@ class Mesh:
         self.settings = settings(**values)
         (folder / "topology.yaml").write_text(topology_text(third))
         self.topology = topology.load(folder / "topology.yaml")
-        self.solving = Solving(
-            self.settings, self.topology, self, self, self,
-            SimpleNamespace(held=lambda: True, fencing_token=7, hold=self.hold),
-            GuardrailFile(None, self.topology), self.states,
-        )  # fmt: skip
+        lease = SimpleNamespace(held=lambda: True, fencing_token=7, hold=self.hold)
+        live = LiveMesh(self, self.clusters, self, self, lease, 10.0, self.states)
+        file = GuardrailFile(None, self.topology)
+        self.solving = Solving(self.settings, self.topology, live, file, self.states)
         self.following = Following(None, self.settings.policy, Stop(), self.states)
 
     async def solve(self, now: float, change=None, kind: str = "period") -> dict[str, dict]:

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_optimizer.inputs.in_force import InForce
-from spillway_optimizer.papa import watch
+from spillway_optimizer.papa.mesh import Interrupted
+from spillway_optimizer.papa.watch import Watch
 from spillway_optimizer.policies import EXACT, MINIMISING, REGISTRY, SPILLWAY
 from spillway_optimizer.process.states import States
+from spillway_optimizer.service.config import PapaTuning
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.solvers.convex import Stop
 from test_solving import TOPOLOGY
@@ -51,22 +53,21 @@ def test_of_all_policies_exact_alone_imports_or_tools_at_once():
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
-async def test_papa_adjusts_only_rules_of_policies_that_minimise(monkeypatch):
+async def test_papa_adjusts_only_rules_of_policies_that_minimise():
     """The rules of every other policy are left as they are."""
     adjusted = set()
-    papa = SimpleNamespace(tau_s=0.0)
     for name in REGISTRY:
         ruleset = Ruleset(policy=name)
         rulesets = {cluster.name: ruleset for cluster in TOPOLOGY.clusters}
         found = InForce({}, Origin.ORIGIN_OPTIMIZER, name, dict.fromkeys(rulesets, 1), "r", rulesets)
 
-        async def in_force(*_, found=found):
+        async def in_force(found=found):
             return found
 
-        monkeypatch.setattr(watch.hot, "in_force", in_force)
         try:
-            assert await watch.Watch(papa, TOPOLOGY, None, None, None, None, None, None).complete({}) is found
+            mesh = SimpleNamespace(in_force=in_force)
+            assert await Watch(PapaTuning(), TOPOLOGY, mesh, None, None).complete({}) is found
             adjusted.add(name)
-        except watch.Interrupted as error:
+        except Interrupted as error:
             assert repr(name) in str(error)
     assert adjusted == {SPILLWAY, EXACT} == MINIMISING

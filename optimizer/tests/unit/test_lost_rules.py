@@ -9,7 +9,7 @@ from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
 from spillway_optimizer.clients import hot
-from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.inputs.in_force import InForce, held_as
 from spillway_optimizer.problem.rules import RuleKey
 from spillway_optimizer.rulesets.lost_rules import PATIENCE_S
 
@@ -144,7 +144,7 @@ async def test_expired_rules_steer_for_as_long_as_relays_say_that_they_hold_them
         rulesets[cluster].expires_at.FromSeconds(round(NOW))
         rules[RuleKey(cluster, "web", "db GET /x")] = {"west": 5000, "east": 3000, "north": 2000}
     versions = dict.fromkeys(rulesets, 4)
-    found = hot.held_as(InForce(rules, 1, "spillway", versions, "id", rulesets), boards)
+    found = held_as(InForce(rules, 1, "spillway", versions, "id", rulesets), boards)
 
     def routed(in_force, age_s):
         return {key.source_cluster for key in in_force.routing(NOW + age_s)}

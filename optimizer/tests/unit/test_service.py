@@ -114,7 +114,6 @@ async def test_what_is_urgent_stays_so_until_its_rules_are_out(leading):
     """
     leading.away = ["nats"]
     for _ in range(2):
-        leading.due_at = math.inf
         await leading._solve(await leading._trigger(math.inf))
     assert leading.solved == ["guardrails", "guardrails"] and await leading._trigger(0) is None
 
@@ -124,7 +123,7 @@ async def test_a_solve_of_the_period_does_not_settle_what_is_urgent(leading):
 
     Both reasons lead to a solve.
     """
-    leading.free_at = math.inf
+    leading.schedule.solved(Trigger("period"), None, 0.0, math.inf)
     await leading._solve(await leading._trigger(1.0))
     await leading._solve(await leading._trigger(math.inf))
     assert leading.solved == ["start", "guardrails"]

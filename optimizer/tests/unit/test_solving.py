@@ -17,12 +17,14 @@ from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action, decide
 from spillway_optimizer.rulesets.integer_weights import Loss
 from spillway_optimizer.service import application_result, solving
+from spillway_optimizer.service.live import LiveMesh
 from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.workers.solved import Solved
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPOLOGY = topology.load(ROOT / "contracts" / "golden" / "topology.yaml")
+CLUSTERS = tuple(cluster.name for cluster in TOPOLOGY.clusters)
 INPUTS = telemetry.from_document(json.loads((Path(__file__).parent / "data" / "model.json").read_text()))
 NOW = 1767225631.0
 
@@ -65,9 +67,8 @@ def world(tmp_path, settings):
         proposals, history, states = _Proposals(), _History(), States(logging.getLogger("test"))
         lease = SimpleNamespace(held=lambda: held, fencing_token=7)
         file = GuardrailFile(tmp_path / "guardrails.yaml", TOPOLOGY)
-        solving = Solving(
-            settings(policy=policy), TOPOLOGY, _Redis(), history, proposals, lease, file, states
-        )
+        mesh = LiveMesh(_Redis(), CLUSTERS, history, proposals, lease, 10.0, states)
+        solving = Solving(settings(policy=policy), TOPOLOGY, mesh, file, states)
         router = SimpleNamespace(route=route) if route else REGISTRY[policy]()
         following = _following(policy, router)
         assert await solving.run(NOW, Trigger("start"), inputs, following) is None
@@ -162,16 +163,9 @@ class _Lasting:
     def __init__(self, settings, monkeypatch):
         self.proposals, self.history, self.monkeypatch = _Proposals(), _History(), monkeypatch
         self.lease = SimpleNamespace(held=lambda: True, fencing_token=7)
-        self.solving = Solving(
-            settings(),
-            TOPOLOGY,
-            _Redis(),
-            self.history,
-            self.proposals,
-            self.lease,
-            GuardrailFile(None, TOPOLOGY),
-            States(logging.getLogger("test")),
-        )
+        states = States(logging.getLogger("test"))
+        mesh = LiveMesh(_Redis(), CLUSTERS, self.history, self.proposals, self.lease, 10.0, states)
+        self.solving = Solving(settings(), TOPOLOGY, mesh, GuardrailFile(None, TOPOLOGY), states)
 
     async def solve(self, now, wrong=False, policy="spillway", midway=None):
         def route(problem):

@@ -24,7 +24,8 @@ from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.judging.judging import sample
 from spillway_optimizer.model import model
 from spillway_optimizer.papa import observe
-from spillway_optimizer.papa.watch import Interrupted, Watch
+from spillway_optimizer.papa.mesh import Interrupted
+from spillway_optimizer.papa.watch import Watch
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.nearest import nearest_shares
 from spillway_optimizer.policies.projection import project
@@ -36,6 +37,7 @@ from spillway_optimizer.process.states import States
 from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.rulesets.assemble import priced
 from spillway_optimizer.rulesets.integer_weights import integer_rules
+from spillway_optimizer.service.config import PapaTuning
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.fast import Fast
@@ -351,7 +353,7 @@ async def test_papa_ends_a_measurement_when_the_guardrails_change(tmp_path):
     path.write_text("{}")
     declared, states = topology.load(GOLDEN / "topology.yaml"), States(logging.getLogger("test"))
     file = GuardrailFile(path, declared)
-    watch = Watch(None, declared, None, None, None, None, file, states)
+    watch = Watch(PapaTuning(), declared, None, file, states)
     assert watch._guardrails() == Guardrails()
     path.write_text("latency_values: [{traffic_class: 'gateway GET /items/{id}', value: 3}]")
     assert watch._guardrails() == Guardrails(), "it may still be being written"

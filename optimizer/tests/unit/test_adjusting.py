@@ -1,33 +1,35 @@
-"""PAPA's worker with its servers in memory: which steps it keeps and which it rolls back."""
+"""PAPA with its mesh and its watch in memory: which steps it keeps and which it rolls back."""
 
 import dataclasses
+import logging
 import math
 import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import topology
+from spillway_contracts.guardrails import GuardrailFile
 from spillway_contracts.hot_state import UnknownEntry
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.papa import worker
+from spillway_optimizer.papa.adjusting import Adjusting
 from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
+from spillway_optimizer.papa.mesh import Interrupted
 from spillway_optimizer.papa.observe import Sample, measure
-from spillway_optimizer.papa.watch import Interrupted
 from spillway_optimizer.problem.rules import of_ruleset
-from spillway_optimizer.service.config import Papa
+from spillway_optimizer.process.states import States
+from spillway_optimizer.service.config import PapaTuning
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")
 PREDICTED_MS, MEAN_MS, NOISE_MS = 20.0, 50.0, 5.0
-WINDOWS = Papa.model_fields["windows"].default
+WINDOWS = PapaTuning.model_fields["windows"].default
 
 
 class Mesh:
-    """Rules in force and request times, in place of Redis, NATS and the watch.
+    """Rules in force and request times, in place of the mesh and the watch.
 
     A proposal is in force at once.
     """
@@ -35,26 +37,22 @@ class Mesh:
     def __init__(self, seed: int, after_ms: float) -> None:
         """`after_ms`: how long requests take while the rules differ from the initial ones."""
         self.chance, self.after_ms, self.outcomes = random.Random(seed), after_ms, []
-        self.telemetry = Telemetry()  # nothing is unknown
+        self.known = Telemetry()  # nothing is unknown
         self.ruleset = json_format.Parse((GOLDEN / "5_ruleset.json").read_text(), Ruleset())
         self.ruleset.version = 9
         self.rules = self.begin = of_ruleset(self.ruleset)
         self.key = next(k for k, w in self.rules.items() if k.source_cluster == "west" and len(w) > 1)
         self.rps = {self.key: 100.0}  # requests per second of the observed rules
-        settings = Papa(
-            clickhouse_url="clickhouse://u:p@localhost:1/d", nats_url="nats://localhost:1",
-            redis_url="redis://localhost:1/0", health_listen="h:1", topology="-",
-        )  # fmt: skip
-        self.worker = worker.Worker(settings, TOPOLOGY, self, self, self)
-        self.worker.lease = SimpleNamespace(held=lambda: True, fencing_token=7)
-        self.worker.watch = self.worker.reader = self
-        self.worker.checkpoint = Checkpoint()
+        states = States(logging.getLogger("test"))
+        self.papa = Adjusting(PapaTuning(), TOPOLOGY, self, GuardrailFile(None, TOPOLOGY), states)
+        self.papa.watch = self
+        self.papa.checkpoint = Checkpoint()
 
     async def turn(self) -> None:
-        self.worker.checkpoint = dataclasses.replace(self.worker.checkpoint, rules=None, latency_ms={})
-        await self.worker._iterate()
+        self.papa.checkpoint = dataclasses.replace(self.papa.checkpoint, rules=None, latency_ms={})
+        await self.papa._iterate()
 
-    def in_force(self) -> InForce:
+    async def in_force(self) -> InForce:
         return InForce(
             self.rules, self.ruleset.origin, self.ruleset.policy, {"west": 9}, "r", {"west": self.ruleset}
         )
@@ -73,13 +71,10 @@ class Mesh:
                 observed[key, cluster] = ms
         return Sample(at + self.chance.gauss(0, NOISE_MS), 0.0, {}, observed, self.rps)
 
-    # Stand-ins for the reader and the watch.
-
-    async def read(self) -> Telemetry:
-        return self.telemetry
+    # Stand-ins for the watch.
 
     async def complete(self, *_: object, **__: object) -> InForce:
-        return self.in_force()
+        return await self.in_force()
 
     async def measure(self, _: InForce):
         expected_ms = {(key, cluster): PREDICTED_MS for key in self.rps for cluster in self.rules[key]}
@@ -90,15 +85,26 @@ class Mesh:
             yield self.sample()
 
     async def until(self, arrived) -> InForce:
-        assert arrived(self.in_force())
-        return self.in_force()
+        assert arrived(await self.in_force())
+        return await self.in_force()
 
     async def settle(self, _: float) -> None:
         pass
 
-    # Stand-ins for Redis, NATS and ClickHouse.
+    # Stand-ins for the mesh.
 
-    async def set(self, *_: object) -> None:
+    fencing_token = 7
+
+    def held(self) -> bool:
+        return True
+
+    def now(self) -> float:
+        return 1767225631.0
+
+    async def telemetry(self) -> Telemetry:
+        return self.known
+
+    async def save(self, _: str) -> None:
         pass
 
     async def publish(self, step: Ruleset) -> None:
@@ -128,7 +134,7 @@ async def test_a_step_that_changes_nothing_is_kept_no_more_often_than_alpha():
     """
     runs = 300
     kept = (await _first_outcomes(MEAN_MS, runs)).count("kept")
-    alpha = Papa.model_fields["alpha"].default
+    alpha = PapaTuning.model_fields["alpha"].default
     assert kept / runs <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
@@ -145,9 +151,9 @@ async def test_a_rule_that_others_change_during_its_last_attempt_is_not_converge
     Nothing is rolled back, and the progress made with the old weights is forgotten.
     """
     mesh = Mesh(1, MEAN_MS + 15)
-    for _ in range(mesh.worker.parameters.theta - 1):
+    for _ in range(mesh.papa.parameters.theta - 1):
         await mesh.turn()
-    assert mesh.worker.checkpoint.progress.attempts[mesh.key] == mesh.worker.parameters.theta - 1
+    assert mesh.papa.checkpoint.progress.attempts[mesh.key] == mesh.papa.parameters.theta - 1
     theirs = {cluster: 10_000 // len(mesh.rules[mesh.key]) for cluster in mesh.rules[mesh.key]}
     complete = mesh.complete
 
@@ -158,7 +164,7 @@ async def test_a_rule_that_others_change_during_its_last_attempt_is_not_converge
 
     monkeypatch.setattr(mesh, "complete", changed_meanwhile)
     await mesh.turn()
-    progress = mesh.worker.checkpoint.progress
+    progress = mesh.papa.checkpoint.progress
     assert mesh.key not in progress.converged and mesh.key not in progress.attempts
     assert mesh.rules[mesh.key] == theirs
 
@@ -182,38 +188,37 @@ async def test_a_harmful_step_whose_source_is_unknown_waits_while_other_rules_go
     before, samples = mesh.begin[mesh.key], mesh.samples
 
     async def lost(*arguments):
-        mesh.telemetry = Telemetry(unknown={"east": unknown})
+        mesh.known = Telemetry(unknown={"east": unknown})
         if interrupted:
             raise Interrupted("superseded: others changed the policy")
         async for window in samples(*arguments):
             yield window
 
-    monkeypatch.setattr(worker.hot, "in_force", mesh.complete)
     mesh.samples = lost
     if interrupted:
         with pytest.raises(Interrupted, match="others changed the policy"):
-            await mesh.worker._iterate()
+            await mesh.papa._iterate()
     else:
-        await mesh.worker._iterate()
+        await mesh.papa._iterate()
     after, mesh.samples = mesh.rules[mesh.key], samples
     assert after["east"] < before["east"]
-    await mesh.worker._iterate()
+    await mesh.papa._iterate()
     assert mesh.rules[mesh.key] == after and "rolled_back" not in mesh.outcomes
 
     other = next(k for k in mesh.rules if k.source_cluster == "west" and k != mesh.key)
     mesh.rps = {mesh.key: 1000.0, other: 100.0}
     mesh.begin, mesh.after_ms = mesh.rules, MEAN_MS - 15
-    mesh.worker.checkpoint = Checkpoint.from_json(mesh.worker.checkpoint.to_json())
-    await mesh.worker._iterate()
+    mesh.papa.checkpoint = Checkpoint.from_json(mesh.papa.checkpoint.to_json())
+    await mesh.papa._iterate()
     assert mesh.outcomes[-1] == "kept" and mesh.rules[other]["east"] < mesh.begin[other]["east"]
     assert mesh.rules[mesh.key] == after
 
-    mesh.telemetry, mesh.rps = Telemetry(), {}
-    await mesh.worker._iterate()
+    mesh.known, mesh.rps = Telemetry(), {}
+    await mesh.papa._iterate()
     assert mesh.rules[mesh.key] == before and mesh.outcomes.count("rolled_back") == 1
-    assert not mesh.worker.checkpoint.parked
+    assert not mesh.papa.checkpoint.parked
     # Neither the wait nor the rollback counts as a change by others, so the progress is kept.
-    assert mesh.worker.checkpoint.progress.attempts.get(mesh.key, 0) == (0 if interrupted else 1)
+    assert mesh.papa.checkpoint.progress.attempts.get(mesh.key, 0) == (0 if interrupted else 1)
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
@@ -224,13 +229,13 @@ async def test_a_step_towards_what_is_unknown_is_not_tried_and_hinders_no_other(
     """
     mesh = Mesh(1, MEAN_MS - 15)
     backend, frontend = sorted(k for k in mesh.rules if k.source_cluster == "west")
-    mesh.telemetry = Telemetry(unknown={"west": {"backend": UnknownEntry(0.0, "no totals")}})
+    mesh.known = Telemetry(unknown={"west": {"backend": UnknownEntry(0.0, "no totals")}})
     mesh.rps = {backend: 1000.0, frontend: 100.0}
     await mesh.turn()
     assert mesh.rules[backend] == mesh.begin[backend]
     assert mesh.rules[frontend]["west"] > mesh.begin[frontend]["west"]
     mesh = Mesh(1, MEAN_MS - 15)
-    mesh.telemetry = Telemetry(unknown={"east": unknown})
+    mesh.known = Telemetry(unknown={"east": unknown})
     mesh.key, mesh.rps = backend, {backend: 100.0}
     await mesh.turn()
     assert mesh.rules[backend]["east"] < mesh.begin[backend]["east"]
@@ -239,10 +244,10 @@ async def test_a_step_towards_what_is_unknown_is_not_tried_and_hinders_no_other(
 async def test_a_step_that_gave_to_what_is_unknown_is_rolled_back():
     """The rollback takes weight from the unknown cluster, so it need not wait."""
     mesh = Mesh(1, MEAN_MS)
-    mesh.telemetry = Telemetry(unknown={"west": UNKNOWN[0]})
+    mesh.known = Telemetry(unknown={"west": UNKNOWN[0]})
     before = mesh.rules[mesh.key]
     after = {**before, "east": before["east"] - 500, "west": before["west"] + 500}
-    mesh.worker.checkpoint = Checkpoint(trial=Trial(mesh.key, before, after, 31.5))
+    mesh.papa.checkpoint = Checkpoint(trial=Trial(mesh.key, before, after, 31.5))
     mesh.rules = {**mesh.rules, mesh.key: after}
-    await mesh.worker._iterate()
-    assert mesh.rules[mesh.key] == before and mesh.worker.checkpoint.trial is None
+    await mesh.papa._iterate()
+    assert mesh.rules[mesh.key] == before and mesh.papa.checkpoint.trial is None
