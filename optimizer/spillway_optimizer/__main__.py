@@ -1,5 +1,5 @@
 """The command line: spillway run | papa | policy NAME | plan | explain CLASS CLUSTER |
-certify [FILE].
+certify [FILE] | steps.
 
 `python -m spillway_optimizer` does the same.
 """
@@ -18,7 +18,7 @@ from spillway_runtime.settings import load
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.clients import hot
-from spillway_optimizer.commands import certify, run
+from spillway_optimizer.commands import certify, run, steps
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.service import config
 
@@ -31,6 +31,7 @@ def cli() -> None:
 cli.add_command(run.plan)
 cli.add_command(run.explain)
 cli.add_command(certify.certify)
+cli.add_command(steps.steps)
 
 
 @cli.command("run")
@@ -58,7 +59,7 @@ def main() -> int:
         return command_line.run(cli, "spillway")
     except (OptimizerError, ContractError) as error:
         print(error, file=sys.stderr)
-        return exit_codes.FAILED
+        return getattr(error, "exit_code", exit_codes.FAILED)
 
 
 async def _store_policy(name: str) -> int:

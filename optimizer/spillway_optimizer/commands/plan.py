@@ -10,7 +10,6 @@ from typing import Any
 
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import traffic_class
 
 from spillway_optimizer import OptimizerError
 from spillway_optimizer.commands.whatif_arguments import words
@@ -22,6 +21,7 @@ from spillway_optimizer.problem.rules import of_ruleset, to_shares
 from spillway_optimizer.problem.solution import from_shares
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.rulesets.assemble import Stamp, from_solution
+from spillway_optimizer.rulesets.rule_json import as_json
 from spillway_optimizer.sources.situation import Situation, now
 
 TTL_S = 120.0
@@ -98,7 +98,7 @@ def _answer(of: Situation, name: str) -> tuple[dict[str, Any], Ruleset | None]:
         "notes": list(solution.notes),
         "binding": list(solution.binding),
         "p99": _p99(of, to_shares(problem, of_ruleset(extracted.ruleset))),
-        "rules": _rules(extracted.ruleset),
+        "rules": [as_json(rule) for rule in extracted.ruleset.rules],
     }, extracted.ruleset
 
 
@@ -117,19 +117,6 @@ def _predicted(evaluation: Evaluation) -> dict[str, float]:
 def _p99(of: Situation, shares: Floats) -> list[dict[str, Any]]:
     """Returns the estimated p99 of each entry class in each cluster; None where it is unknown."""
     return [asdict(p99) for p99 in p99s(of.problem, shares)]
-
-
-def _rules(ruleset: Ruleset) -> list[dict[str, Any]]:
-    return [
-        {
-            "source_cluster": rule.source_cluster,
-            "source_service": rule.source_service,
-            "class": traffic_class.format_id(rule.traffic_class),
-            "weights": {d.cluster: d.weight for d in rule.destinations},
-            "reason": rule.reason,
-        }
-        for rule in ruleset.rules
-    ]
 
 
 def _measure(document: dict[str, Any]) -> None:

@@ -1,9 +1,7 @@
 """The options that select the source of a problem, and reading from that source."""
 
-import contextlib
-import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +9,14 @@ from typing import Any
 
 import click
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import ContractError, guardrails
-from spillway_contracts import topology as topology_file
+from spillway_contracts import guardrails
 from spillway_runtime import command_line
 
-from spillway_optimizer.commands import options
+from spillway_optimizer.commands import mesh_files, options
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.progress import Progress
 from spillway_optimizer.sources import clickhouse, live, model_file, traces
-from spillway_optimizer.sources.errors import InputError, SettingError
+from spillway_optimizer.sources.errors import InputError
 from spillway_optimizer.sources.source_data import SourceData
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -96,13 +93,8 @@ _gathered = options.gathered(
     click.option("--min-samples", type=int, metavar="N", help="--traces: fewest calls to fit a curve from."),
     click.option("--since", type=when, metavar="TIME", help="--clickhouse: UTC time, or how long ago: 90m."),
     click.option("--window", type=duration, metavar="TIME", help="--clickhouse: length (default 5m): 30m."),
-    click.option("--topology", type=command_line.PATH, metavar="YAML", help="Default: SPILLWAY_TOPOLOGY."),
-    click.option(
-        "--guardrails",
-        type=command_line.PATH,
-        metavar="YAML",
-        help="Guardrails that routes must keep. Default: SPILLWAY_GUARDRAILS.",
-    ),
+    mesh_files.topology_option,
+    mesh_files.guardrails_option,
 )
 
 
@@ -119,31 +111,11 @@ def read(source: Source, progress: Progress) -> SourceData:
     A malformed topology is a ContractError that names the file and each key.
     """
     _check(source)
-    path = _path(source.topology, "SPILLWAY_TOPOLOGY")
-    if path is None:
-        raise InputError("--topology: missing, and SPILLWAY_TOPOLOGY is not set")
-    with _of_variable("SPILLWAY_TOPOLOGY", source.topology):
-        topology = topology_file.load(path)
-    if not topology.usd_per_ms_per_million_requests > 0:
-        raise InputError(f"{path}: usd_per_ms_per_million_requests: must be a number above 0")
+    path, topology = mesh_files.topology(source.topology)
     # Read the guardrails before any slow step, so that errors in them are reported at once.
-    with _of_variable("SPILLWAY_GUARDRAILS", source.guardrails):
-        kept = guardrails.load(_path(source.guardrails, "SPILLWAY_GUARDRAILS"), topology)
+    with mesh_files.of_variable(mesh_files.GUARDRAILS, source.guardrails):
+        kept = guardrails.load(mesh_files.path_of(source.guardrails, mesh_files.GUARDRAILS), topology)
     return replace(_read(source, path, topology, progress), guardrails=kept)
-
-
-@contextlib.contextmanager
-def _of_variable(variable: str, given: Path | None) -> Iterator[None]:
-    """Converts an error of a file that an environment variable names to a SettingError.
-
-    An error of a file that an argument names is raised unchanged.
-    """
-    try:
-        yield
-    except ContractError as error:
-        if given:
-            raise
-        raise SettingError("\n".join(f"{variable}: {line}" for line in str(error).splitlines())) from error
 
 
 def _read(source: Source, path: Path, topology: Topology, progress: Progress) -> SourceData:
@@ -166,11 +138,6 @@ def _of_document(source: str, telemetry: Telemetry, topology: Topology) -> Sourc
 def _files(paths: Sequence[Path]) -> str:
     rest = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"traces {paths[0]}{rest}"
-
-
-def _path(given: Path | None, variable: str) -> Path | None:
-    file = given or os.environ.get(variable)
-    return Path(file) if file else None
 
 
 def _check(source: Source) -> None:

@@ -10,7 +10,7 @@ from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.papa.mesh import Interrupted, PapaMesh
 from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
-from spillway_optimizer.policies import MINIMISING
+from spillway_optimizer.policies import ADJUSTED
 from spillway_optimizer.problem.rules import Rules, changed
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.config import PapaTuning
@@ -33,7 +33,7 @@ class Watch:
         self._clusters = tuple(cluster.name for cluster in topology.clusters)
 
     async def complete(self, last_rules: Rules | None = None, settled: bool = True) -> InForce:
-        """Returns the rules in force of all clusters, of a policy that minimises the objective.
+        """Returns the rules in force of all clusters, of a policy whose rules PAPA adjusts.
 
         With `settled`, the rules have not changed for tau, or are the same as `last_rules`. Raises
         Interrupted otherwise.
@@ -42,7 +42,7 @@ class Watch:
         if in_force is None or set(in_force.versions) != set(self._clusters):
             raise Interrupted("rules in force are not complete")
         policies = {in_force.policy, *(ruleset.policy for ruleset in in_force.rulesets.values())}
-        if not policies <= MINIMISING:
+        if not policies <= ADJUSTED:
             raise Interrupted(f"the policy in force is {in_force.policy!r}")
         if settled and (last_rules is None or changed(last_rules, in_force.rules)):
             # The optimizer changed rules. Give the change tau to take effect before judging its

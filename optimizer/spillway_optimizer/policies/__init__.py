@@ -11,6 +11,7 @@ from spillway_optimizer.discrete.limited import Limited
 from spillway_optimizer.policies.dealer import Dealer
 from spillway_optimizer.policies.failover import Failover
 from spillway_optimizer.policies.local import Local
+from spillway_optimizer.policies.mostly_local import MostlyLocal
 from spillway_optimizer.policies.round_robin import RoundRobin
 from spillway_optimizer.policies.static import Static
 from spillway_optimizer.policies.waterfall import Waterfall
@@ -21,8 +22,11 @@ from spillway_optimizer.tails.tailed import Tailed
 
 SPILLWAY = "spillway"
 EXACT = "exact"
-# These policies minimise the objective. Only their changes are judged by it, and adjusted by PAPA.
+MOSTLY_LOCAL = "mostly-local"
+# These policies minimise the objective. Only their changes are judged by it.
 MINIMISING = frozenset({SPILLWAY, EXACT})
+# PAPA adjusts the rules of these. The last one exists to show what PAPA does without an optimum.
+ADJUSTED = MINIMISING | {MOSTLY_LOCAL}
 
 
 def _exact() -> Policy:
@@ -38,6 +42,7 @@ REGISTRY: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "round-robin": RoundRobin,
         "local": Local,
         "failover": Failover,
+        MOSTLY_LOCAL: MostlyLocal,
         "static": Static,
         "waterfall": Waterfall,
         "waterfall-central": WaterfallCentral,

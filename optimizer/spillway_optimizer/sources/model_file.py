@@ -36,13 +36,28 @@ def read(path: Path) -> Telemetry:
 
 
 def parse(text: str, name: str) -> Telemetry:
-    """Parses a model document. Errors refer to it as `name`. Raises InputError."""
+    """Parses a model document with demand. Errors refer to it as `name`. Raises InputError."""
+    document = decoded(text, name)
+    found = of_document(document, name)
+    if not any(found.demand.values()):
+        # Without the time of any demand, there is no time at which to judge the other rows.
+        what = "the requests that users make, by cluster and entry class, are what is planned"
+        raise InputError(f"{name}: demand: empty; {what}")
+    return found
+
+
+def decoded(text: str, name: str) -> Any:
+    """Decodes JSON. Raises InputError with the place of what is wrong."""
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise InputError(f"{name}: nested too deep to be a model") from error
+
+
+def of_document(document: Any, name: str) -> Telemetry:
+    """Converts a decoded model, whose demand may be empty. Raises InputError with the keys."""
     if found := problems(document):
         rest = [f"{name}: and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
         raise InputError("\n".join([f"{name}: {problem}" for problem in found[:_MOST_SHOWN]] + rest))
@@ -100,17 +115,7 @@ def problems(document: Any) -> list[str]:
             for n, service in enumerate(services if isinstance(services, list) else ())
             if not isinstance(service, str)
         ]
-    return found or _nobody(document["demand"])
-
-
-def _nobody(demand: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Returns a problem if there is no demand.
-
-    Without the time of any demand, there is no time at which to judge the other rows.
-    """
-    if any(demand.values()):
-        return []
-    return ["demand: empty; the requests that users make, by cluster and entry class, are what is planned"]
+    return found
 
 
 def _objects(found: list[str], key: str, value: Any) -> list[tuple[str, Any]]:

@@ -1,0 +1,87 @@
+"""The running optimizer and PAPA, with the clock of documents in place of their own.
+
+What decides is that of the service: Schedule and Solving, and PAPA's Adjusting. Between two
+documents nothing happens. A wait ends at the first document that is not before its end.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from spillway.v1.topology_pb2 import Topology
+from spillway_contracts.guardrails import GuardrailFile
+
+from spillway_optimizer.inputs import guardrails
+from spillway_optimizer.inputs.telemetry import Pulse, Telemetry, rates
+from spillway_optimizer.papa.adjusting import Adjusting
+from spillway_optimizer.papa.mesh import TURN_S
+from spillway_optimizer.process.states import States
+from spillway_optimizer.service.config import OptimizerTuning, PapaTuning
+from spillway_optimizer.service.routers import Routers
+from spillway_optimizer.service.schedule import Schedule
+from spillway_optimizer.service.solving import Solving
+from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.steps.answer import answer
+from spillway_optimizer.steps.memory_mesh import MemoryMesh
+
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Stepping:
+    """One optimizer, and PAPA beside it unless `papa` is None, from document to document."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        policy: str,
+        file: GuardrailFile,
+        optimizer: OptimizerTuning,
+        papa: PapaTuning | None,
+    ):
+        self._file, self._states = file, States(_LOG)
+        self._mesh = MemoryMesh(tuple(cluster.name for cluster in topology.clusters))
+        self._routers = Routers(policy, Stop(optimizer.relative_gap, seconds=optimizer.solve_s))
+        self._schedule = Schedule(optimizer)
+        self._solving = Solving(optimizer, topology, self._mesh, file, self._states)
+        self._papa: Coroutine[float, None, None] | None = None
+        self._papa_waits_until = 0.0
+        if papa is not None:
+            self._papa = self._adjust(Adjusting(papa, topology, self._mesh, file, States(_LOG)))
+
+    def step(self, at: float, telemetry: Telemetry) -> dict[str, Any]:
+        """Acts on what is observed at Unix second `at`. Returns what is in force then, and why."""
+        self._mesh.advance(at, telemetry)
+        self._solve(at, telemetry)
+        if self._papa is not None and at >= self._papa_waits_until:
+            self._papa_waits_until = self._papa.send(None)
+        return answer(self._mesh)
+
+    def close(self) -> None:
+        if self._papa is not None:
+            self._papa.close()
+
+    def _solve(self, at: float, telemetry: Telemetry) -> None:
+        """Solves if the schedule says so. A solve takes no time."""
+        pulse = Pulse(rates(telemetry.demand), telemetry.placement)
+        changed = guardrails.changed(self._file, self._states)
+        trigger = self._schedule.trigger(pulse, self._routers.name, changed, at)
+        if trigger is not None:
+            self._schedule.begun(at)
+            _finished(self._solving.run(at, trigger, telemetry, self._routers))
+            self._schedule.solved(trigger, self._solving.basis(telemetry, self._routers.name), at, at)
+
+    async def _adjust(self, adjusting: Adjusting) -> None:
+        while True:
+            await adjusting.turn()
+            await self._mesh.pause(TURN_S)
+
+
+def _finished(work: Coroutine[Any, Any, _T]) -> _T:
+    """Returns the result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        found: _T = ended.value
+        return found
+    raise RuntimeError("a solve waits, and nobody ends the wait")
