@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import numpy as np
 from spillway_runtime import command_line
 
 from spillway_lab.commands import options
-from spillway_lab.report import results
+from spillway_lab.report import outcome, results
 from spillway_lab.report.progress import Progress
 from spillway_lab.report.results import Machine, Round, Run
+from spillway_lab.report.statistics import METRICS, Comparison
 from spillway_lab.scenario import scenario as scenarios
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator.rounds import Simulated, lengthened, rounds
@@ -50,33 +50,19 @@ def command(file: Path, out: Path, policies: tuple[str, ...], seed: int, seconds
     progress.end(f"{sum(len(each.samples) for each in found)} requests")
     again = ["python", "-m", "spillway_lab", "simulate", "--scenario", str(file), "--seed", str(seed)]
     again += ["--seconds", f"{seconds:g}"] + [part for name in policies for part in ("--policy", name)]
-    results.write(
-        out / scenario.name,
-        _run(scenario, seed, shlex.join(again), started, found),
-        [f.samples for f in found],
-    )
-    summary = {name: _summary([f for f in found if f.policy == name]) for name in names}
+    run, samples = _run(scenario, seed, shlex.join(again), started, found), [f.samples for f in found]
+    results.write(out / scenario.name, run, samples)
+    comparison = Comparison(run, samples)
     if as_json:
-        click.echo(json.dumps(summary))
+        click.echo(json.dumps({name: _values(comparison, name) for name in names}))
         return
-    for name, row in summary.items():
-        click.echo(
-            f"{name:24}mean {row['mean_ms']:8.1f} ms   p99 {row['p99_ms']:8.1f} ms   "
-            f"failed {row['failed_share']:.2%}   egress {row['egress_usd_per_hour']:.4f} USD/h"
-        )
+    click.echo("\n".join([outcome.figures(comparison), *outcome.verdicts(run, comparison)]))
     click.echo(f"results: {out / scenario.name}", file=sys.stderr)
 
 
-def _summary(found: list[Simulated]) -> dict[str, float]:
-    """Returns the figures of all rounds of a policy. Failed requests count with the timeout."""
-    latency = np.concatenate([each.samples.latency_ms for each in found])
-    ok = np.concatenate([each.samples.ok for each in found])
-    return {
-        "mean_ms": float(latency.mean()),
-        "p99_ms": float(np.percentile(latency, 99)),
-        "failed_share": float(1 - ok.mean()),
-        "egress_usd_per_hour": float(np.mean([each.egress_usd_per_hour for each in found])),
-    }
+def _values(comparison: Comparison, policy: str) -> dict[str, float | None]:
+    """Returns a policy's figures over all its rounds. None, which is null in JSON: unknown."""
+    return {metric: comparison.estimate(policy, metric).value for metric in METRICS}
 
 
 def _run(scenario: Scenario, seed: int, again: str, started: datetime, found: list[Simulated]) -> Run:

@@ -35,7 +35,7 @@ class Simulated:
     policy: str
     repetition: int
     samples: RoundSamples
-    egress_usd_per_hour: float
+    egress_usd_per_hour: float | None  # None: unknown, since no request was sent
     events: int  # of the simulation, such as arrivals and ends of service
     plans: int  # how often rules were planned
 
@@ -146,7 +146,7 @@ class _Round:
             if stop < end and counts.seconds > 0:
                 self._plan(known_model.document(self._world, counts, stop), bool(events), counts)
         samples = self._samples(warm_up, end)
-        usd = self._egress(sent).usd_per_hour
+        usd = self._egress(sent).usd_per_hour if len(samples) else None
         return Simulated(self._policy, repetition, samples, usd, self._engine.happened, self._plans)
 
     def _egress(self, sent: np.ndarray) -> Egress:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from spillway_lab.commands import cli
 from spillway_lab.report import results
+from spillway_lab.report.statistics import METRICS
 from spillway_lab.scenario import queues
 from spillway_lab.scenario import scenario as scenarios
 from spillway_lab.scenario.errors import InvalidInput
@@ -300,3 +301,16 @@ def test_a_policy_that_is_named_twice_is_simulated_once(tmp_path: Path):
     run = results.read_run(tmp_path / "two")
     assert [each.policy for each in run.rounds] == ["waterfall", "local"]
     assert run.command.endswith("--seed 1 --seconds 3 --policy waterfall --policy local")
+
+
+def test_figures_of_rounds_without_requests_are_unknown(tmp_path: Path, capsys):
+    """They are null, neither 0 nor a number that JSON does not have."""
+    idle = {"warm_up_seconds": 0, "measured_seconds": 20, "rps": {"west": 0}}
+    file = _file(tmp_path, idle)
+    _simulate(file, "--seconds", "1", "--policy", "local", "--json")
+    figures = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert set(figures["local"]) == set(METRICS) and set(figures["local"].values()) == {None}
+    run, [samples] = results.read(tmp_path / "two")
+    assert run.rounds[0].egress_usd_per_hour is None and len(samples) == 0
+    _simulate(file, "--seconds", "1", "--policy", "local")
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["local", *["-"] * 5]
