@@ -4,9 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from spillway_lab.findings import beside_papers, catalogue, pictures, run_blocks, sweep_blocks
 from spillway_lab.findings.blocks import Block, Command, Heading, Table, Text
+from spillway_lab.findings.catalogue import Experiment
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.pictures import Styles
-from spillway_lab.findings.verdicts import judge
+from spillway_lab.findings.verdicts import NAMES, interval, judge
+from spillway_lab.report.statistics import Metric
+from spillway_lab.scenario.variants import VARIANTS
+
+_SHOWN: tuple[Metric, ...] = ("mean_ms", "egress_usd_per_hour")  # in the summary
 
 
 def blocks(chapters: Sequence[Chapter], method: Sequence[str]) -> Iterator[Block]:
@@ -15,35 +20,57 @@ def blocks(chapters: Sequence[Chapter], method: Sequence[str]) -> Iterator[Block
     for text in method:
         yield Text(text)
     yield Heading(2, "Summary", "summary")
-    rows = tuple((each.experiment.title, each.state, _reached(each), _headline(each)) for each in chapters)
+    yield Text(
+        "Beside the first baseline of each experiment. The factor is the baseline's figure over ours: above 1, ours is "
+        "better. Of several scenarios or points of a sweep, it is the range."
+    )
+    rows = tuple(
+        (
+            each.experiment.title,
+            each.state,
+            _beside(each),
+            *(_headline(each, m) for m in _SHOWN),
+            _reached(each),
+        )
+        for each in chapters
+    )
     links = tuple(each.id for each in chapters)
-    yield Table(("experiment", "run", "papers' figures", "mean latency"), rows, numbers=False, links=links)
-    policies = sorted({policy for each in chapters for f in each.runs.values() for policy in f.policies})
+    columns = ("experiment", "run", "beside", *(NAMES[m] for m in _SHOWN), "papers' figures")
+    yield Table(columns, rows, numbers=False, links=links)
     for chapter in chapters:
-        mine = [chapter.experiment.policy, *(p for p in policies if p != chapter.experiment.policy)]
-        yield from _chapter(chapter, pictures.styles(mine))
+        yield from _chapter(chapter, pictures.styles(_drawn(chapter.experiment)))
+
+
+def _drawn(experiment: Experiment) -> list[str]:
+    """Returns all policies, in the order of their looks: ours, its baselines, and the others."""
+    return list(dict.fromkeys([experiment.policy, *experiment.baselines, *VARIANTS]))
 
 
 def _reached(chapter: Chapter) -> str:
     words = [each.words for each in chapter.beside]
-    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none to compare with"
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
 
 
-def _headline(chapter: Chapter) -> str:
-    """Returns the verdict about the mean; of several scenarios, how many have which outcome."""
-    if not chapter.runs:
-        return "-"
+def _beside(chapter: Chapter) -> str:
+    found = {chapter.baseline_of(figures) for figures in chapter.runs.values()} - {""}
+    return ", ".join(sorted(found)) or "-"
+
+
+def _headline(chapter: Chapter, metric: Metric) -> str:
+    """Returns the outcome of all runs by one metric, and the factor or the range of factors."""
     policy = chapter.experiment.policy
-    found = [
-        judge(figures, policy, chapter.baseline_of(figures), "mean_ms")
-        for figures in chapter.runs.values()
-        if chapter.baseline_of(figures)
-    ]
-    if len(found) == 1:
-        return found[0].sentence
-    outcomes = [each.outcome for each in found]
+    runs = [(figures, chapter.baseline_of(figures)) for figures in chapter.runs.values()]
+    runs = [(figures, other) for figures, other in runs if other]
+    if not runs:
+        return "-"
+    outcomes = [judge(figures, policy, other, metric).outcome for figures, other in runs]
+    ratios = [figures.pair(policy, other, metric).ratio for figures, other in runs]
+    if len(runs) == 1:
+        return outcomes[0] if ratios[0].value is None else f"{outcomes[0]}: {interval(ratios[0])}\u00a0×"
     counted = [f"{word} in {outcomes.count(word)}" for word in dict.fromkeys(outcomes)]
-    return f"{', '.join(counted)} of {len(found)}" if found else "-"
+    known = [ratio.value for ratio in ratios if ratio.value is not None]
+    factors = f": {min(known):.3g} to {max(known):.3g}\u00a0×" if known else ""
+    return f"{', '.join(counted)} of {len(runs)}{factors}"
 
 
 def _chapter(chapter: Chapter, look: Styles) -> Iterator[Block]:
@@ -51,7 +78,8 @@ def _chapter(chapter: Chapter, look: Styles) -> Iterator[Block]:
     yield Heading(2, experiment.title, chapter.id)
     yield Text(experiment.question)
     papers = f" Of the papers: {', '.join(experiment.papers)}." if experiment.papers else ""
-    yield Text(f"Experiment `{chapter.id}`, {experiment.kind}.{papers}")
+    kinds = dict.fromkeys(variant.kind for variant in chapter.variants) or [experiment.kind]
+    yield Text(f"Experiment `{chapter.id}`, {' and '.join(kinds)}.{papers}")
     if chapter.stale:
         names = ", ".join(chapter.stale)
         yield Text(f"Stale: inputs have changed since these runs: {names}.", strong=True)

@@ -6,6 +6,7 @@ from html import escape
 
 from spillway_lab.findings.blocks import Block, Command, Heading, Picture, Table, Text
 
+_INTERVAL = re.compile(r"(\([^() ]+–[^() ]+\))")  # stays on one line
 _STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem;
@@ -15,7 +16,7 @@ table { border-collapse: collapse; margin: 1rem 0; font-size: .875rem; font-vari
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
 th { border-bottom: 2px solid #888; } thead { display: table-header-group; }
 table.numbers td:not(:first-child), table.numbers th:not(:first-child) { text-align: right; }
-table.numbers td { white-space: nowrap; }
+table.numbers td { min-width: 4rem; } .held { white-space: nowrap; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
 pre { background: #f4f4f4; padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 code { font-family: ui-monospace, monospace; font-size: .9em; }
@@ -23,7 +24,7 @@ code { font-family: ui-monospace, monospace; font-size: .9em; }
 @media print {
   @page { margin: 15mm; }
   body { font-size: 10pt; margin: 0; max-width: none; padding: 0; }
-  table { font-size: 8pt; } table.numbers td { white-space: normal; } th, td { padding: .1rem .35rem; }
+  table { font-size: 8pt; } table.numbers td { min-width: 0; } th, td { padding: .1rem .35rem; }
   h2, h3 { break-after: avoid; } figure, tr, pre { break-inside: avoid; }
   .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
   figure svg { max-height: 110mm; }
@@ -61,7 +62,7 @@ def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in table.columns)
     rows = []
     for number, row in enumerate(table.rows):
-        cells = [_inline(cell) for cell in row]
+        cells = [_INTERVAL.sub(r'<span class="held">\1</span>', _inline(cell)) for cell in row]
         if table.links:
             cells[0] = f'<a href="#{escape(table.links[number])}">{cells[0]}</a>'
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")

@@ -14,6 +14,8 @@ from spillway_lab.report.statistics import Estimate
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _WIDTH_IN, _HEIGHT_IN = 8.0, 4.0
+_LEFT = 0.005  # share of requests that a CDF leaves out at the left, where nothing is to be seen
+_FAR = 20.0  # values that are farther apart have a logarithmic axis
 _DIGITS = re.compile(r"(\d\.\d)\d+")
 Styles = Mapping[str, Mapping[str, Any]]
 
@@ -34,11 +36,16 @@ def cdfs(lines: Mapping[str, Points], look: Styles) -> str:
     """Draws the share of all requests that were answered within a latency, by policy."""
 
     def draw(axes: Any) -> None:
+        left = np.inf
         for policy, (latency, share) in lines.items():
             if len(latency):
                 axes.plot(latency, share, label=policy, **look[policy])
+                left = min(left, latency[np.searchsorted(share, _LEFT).clip(max=len(latency) - 1)])
         axes.set(xscale="log", xlabel="latency at the client, ms", ylabel="share of all requests")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylim(0, 1.005)
+        if np.isfinite(left):
+            axes.set_xlim(left=max(left, 1e-3))
 
     return _drawn(draw)
 
@@ -62,7 +69,12 @@ def times(lines: Mapping[str, Points], label: str, events: Mapping[float, str], 
                 va="top",
             )
         axes.set(xlabel="seconds of the measured part", ylabel=label)
-        axes.set_ylim(bottom=0)
+        values = np.concatenate([value for _, value in lines.values()] or [np.empty(0)])
+        if len(values) and values.min() > 0 and values.max() > _FAR * values.min():
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+        else:
+            axes.set_ylim(bottom=0)
 
     return _drawn(draw)
 

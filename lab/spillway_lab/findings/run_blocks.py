@@ -13,6 +13,7 @@ from spillway_lab.report import resampling
 from spillway_lab.report.statistics import Estimate, Metric
 
 _METRICS: tuple[Metric, ...] = tuple(NAMES)
+_SAID: tuple[Metric, ...] = ("mean_ms", "egress_usd_per_hour")
 _COLUMNS = (
     "policy",
     "mean, ms",
@@ -21,7 +22,7 @@ _COLUMNS = (
     "p99, ms",
     "failed, %",
     "egress, USD/h",
-    "requests in rounds",
+    "requests",
 )
 
 
@@ -34,7 +35,7 @@ def blocks(chapter: Chapter, name: str, figures: RunFigures, look: Styles) -> It
     scenario = chapter.scenarios.get(name)
     events = {}
     if scenario is not None:
-        yield from setup.blocks(scenario)
+        yield from setup.blocks(scenario, run.measured_seconds)
         events = {event.at_seconds: setup.described(event) for event in scenario.document.events}
     yield _policies(figures)
     yield from _verdicts(chapter, figures)
@@ -42,9 +43,10 @@ def blocks(chapter: Chapter, name: str, figures: RunFigures, look: Styles) -> It
     picture = f"{chapter.id}-{name}" if name != chapter.id else name
     about = f"Share of requests answered within a latency, by policy, in {name}."
     yield Picture(f"{picture}-cdf", pictures.cdfs(cdfs, look), about)
-    over_time = {policy: each.over_time for policy, each in figures.policies.items()}
-    drawn = pictures.times(over_time, "mean latency, ms", events, look)
-    yield Picture(f"{picture}-time", drawn, f"Mean latency over time, by policy, in {name}.")
+    if run.kind == "live" or events or scenario is None or len(scenario.document.load.measure.plan) > 1:
+        over_time = {policy: each.over_time for policy, each in figures.policies.items()}
+        drawn = pictures.times(over_time, "mean latency, ms", events, look)
+        yield Picture(f"{picture}-time", drawn, f"Mean latency over time, by policy, in {name}.")
     series = dict.fromkeys(key for each in figures.policies.values() for key in each.series)
     for number, key in enumerate(series):
         lines = {policy: each.series[key] for policy, each in figures.policies.items() if key in each.series}
@@ -61,7 +63,8 @@ def _verdicts(chapter: Chapter, figures: RunFigures) -> Iterator[Block]:
     policy, other = chapter.experiment.policy, chapter.baseline_of(figures)
     if not other:
         return
-    yield Text(judge(figures, policy, other, "mean_ms").sentence, strong=True)
+    sentences = [judge(figures, policy, other, metric).sentence for metric in _SAID]
+    yield Text(" ".join(dict.fromkeys(sentences)), strong=True)
     baselines = [each for each in chapter.experiment.baselines if each in figures.policies]
     rest = [each for each in figures.policies if each != policy and each not in baselines]
     rows = tuple(
@@ -79,7 +82,7 @@ def _outcome(figures: RunFigures, policy: str, other: str, metric: Metric) -> st
     """Returns the outcome, and by what factor the other policy's figure is that of the first."""
     outcome = judge(figures, policy, other, metric).outcome
     ratio = figures.pair(policy, other, metric).ratio
-    return outcome if ratio.value is None else f"{outcome}: {interval(ratio)} ×"
+    return outcome if ratio.value is None else f"{outcome}: {interval(ratio)}\u00a0×"
 
 
 def _policies(figures: RunFigures) -> Block:
@@ -87,7 +90,7 @@ def _policies(figures: RunFigures) -> Block:
         (
             policy,
             *(cell(each, metric) for metric in _METRICS),
-            f"{each.requests} in {each.rounds}",
+            f"{each.requests} in {each.rounds} rounds",
         )
         for policy, each in figures.policies.items()
     )

@@ -3,14 +3,19 @@
 from collections.abc import Iterator
 
 from spillway_lab.findings.blocks import Block, Table, Text
+from spillway_lab.scenario import flows
 from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Phase
 from spillway_lab.scenario.scenario import Scenario
 
+_SHOWN = 3  # services, those with the least room first
 
-def blocks(scenario: Scenario) -> Iterator[Block]:
+
+def blocks(scenario: Scenario, measured_seconds: float | None = None) -> Iterator[Block]:
+    """Yields the set-up. A simulated constant load lasts for `measured_seconds`, not the file's."""
     yield _network(scenario)
-    yield _load(scenario)
+    yield _load(scenario, measured_seconds)
+    yield from _room(scenario)
     if scenario.document.events:
         happened = "; ".join(
             f"at {event.at_seconds:g} s {described(event)}" for event in scenario.document.events
@@ -45,16 +50,53 @@ def _network(scenario: Scenario) -> Block:
     return Table(("round trip, ms", *clusters), rows)
 
 
-def _load(scenario: Scenario) -> Block:
+def _load(scenario: Scenario, measured_seconds: float | None) -> Block:
     measure, document = scenario.document.load.measure, scenario.document
+    plan = measure.plan
+    if measured_seconds is not None and len(plan) == 1:
+        plan = [plan[0].model_copy(update={"seconds": measured_seconds})]
     prices = sorted({link.egress_usd_per_gb for link in scenario.links()})
     price = f"{' or '.join(f'{each:g}' for each in prices)} USD per GB" if prices else "nothing"
     kinds = ", ".join(f"`{each.class_id}`" for each in document.requests)
-    phases = "; then ".join(_phase(phase) for phase in measure.plan)
-    return Text(
-        f"Load: {phases}, after {measure.warm_up_seconds:g} s that are not measured. Requests: {kinds}. "
-        f"Egress costs {price}."
+    phases = "; then ".join(_phase(phase) for phase in plan)
+    warm_up = f", after {measure.warm_up_seconds:g} s that are not measured" if plan == measure.plan else ""
+    return Text(f"Load: {phases}{warm_up}. Requests: {kinds}. Egress costs {price}.")
+
+
+def _room(scenario: Scenario) -> Iterator[Block]:
+    """Yields how busy the busiest services would be without routing, and Waterfall's thresholds."""
+    application, clusters = scenario.application, scenario.clusters
+    offered = {name: [_offered(scenario, name, c) for c in clusters] for name in application.services}
+    busiest = sorted(offered, key=lambda name: -max((x for x in offered[name] if x is not None), default=0.0))
+    rows = []
+    for name in busiest[:_SHOWN]:
+        placed = scenario.document.placement[name]
+        marks = ["missing" if x is None else f"{x:.0%}" for x in offered[name]]
+        thresholds = [f"{scenario.threshold_rps(name, c):.0f}/s" if c in placed else "-" for c in clusters]
+        rows.append((name, *(f"{m}, {t}" for m, t in zip(marks, thresholds, strict=True))))
+    yield Text(
+        "The busiest services, if every request stayed in its cluster: the highest load over the capacity, and "
+        "Waterfall's threshold in requests of that service."
     )
+    yield Table(("service", *clusters), tuple(rows))
+
+
+def _offered(scenario: Scenario, service: str, cluster: str) -> float | None:
+    """Returns the highest utilisation by a cluster's own users; None where it is missing."""
+    placed = scenario.document.placement[service].get(cluster)
+    if placed is None:
+        return None
+    application, requests = scenario.application_of(cluster), scenario.document.requests
+    shares = [request.share_in(cluster) for request in requests]
+    by_class = flows.rates(application, requests, shares)
+    calls = sum(rate for class_id, rate in by_class.items() if class_id.split()[0] == service)
+    work = flows.work(application, service, by_class)
+    if work is None:
+        return 0.0
+    plan = scenario.document.load.measure.plan
+    rps = max(max(phase.rate(cluster, at) for at in (0.0, phase.seconds)) for phase in plan)
+    workers = placed.pods * application.services[service].workers
+    return rps * calls * work.mean_ms / 1000 / workers
 
 
 def _phase(phase: Phase) -> str:

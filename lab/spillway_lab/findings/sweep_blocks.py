@@ -24,7 +24,7 @@ def blocks(chapter: Chapter, look: Styles) -> Iterator[Block]:
         return
     if (scenario := chapter.scenarios.get(ran[0].name)) is not None:
         yield Text("The set-up, before the sweep changes it:")
-        yield from setup.blocks(scenario)
+        yield from setup.blocks(scenario, chapter.runs[ran[0].name].run.measured_seconds)
     mine = experiment.policy
     if len(axes) == 1:
         lines = {
