@@ -116,10 +116,11 @@ def main() -> None:
     config: ServerConfig = BOX.load("server")
     logs.start()
     readiness = Readiness()
-    endpoint = health.Server(config.health_listen, readiness.report)
-    # Blocked before the engine starts any thread, so that no thread but this one takes them. A
-    # signal that a thread of the engine takes does not wake Python's main thread.
+    # Blocked before any thread starts, so that only `sigwait` below takes these signals. A signal
+    # that a thread of the engine takes does not wake Python's main thread, and the thread of the
+    # health endpoint would end the process at once while the engine starts.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    endpoint = health.Server(config.health_listen, readiness.report)
     try:
         engine = Engine(
             config.state_dir / "clickhouse",

@@ -40,6 +40,11 @@ class ServerProcess:
         return f"clickhouse://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}?{query}"
 
     def start(self) -> None:
+        self.launch()
+        eventually(self._ready, "the server is ready", seen=self._tail)
+
+    def launch(self) -> None:
+        """Starts the process, and does not wait."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "spillway_clickhouse.server"],
@@ -47,7 +52,6 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._ready, "the server is ready", seen=self._tail)
 
     def _ready(self) -> bool:
         assert self.process is not None and self.process.poll() is None, self._tail()

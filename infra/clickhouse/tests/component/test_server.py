@@ -224,6 +224,14 @@ def test_ends_cleanly_when_asked(own_server):
         assert client.execute("SELECT currentDatabase()") == [("kept",)]
 
 
+def test_ends_cleanly_while_it_starts(own_server):
+    """SIGTERM before the engine is ready also ends the server in order, with code 0."""
+    own_server.end()
+    own_server.launch()
+    eventually(lambda: own_server.health() != 0, "the health endpoint answers")
+    assert own_server.end(signal.SIGTERM) == 0
+
+
 def test_wrong_configuration_names_each_key(server):
     """Missing and wrong variables end the start with 64, and each is named."""
     wrong = server.environment | {"SPILLWAY_CLICKHOUSE_LISTEN": "nowhere", "SPILLWAY_CLICKHOUSE_PASSWORD": ""}
