@@ -27,7 +27,10 @@ def _compose(file: str) -> dict[str, dict]:
 
 
 def test_the_local_process_takes_the_place_of_those_of_the_jobs():
-    """It has their variables, folder and addresses, and it starts after the same servers."""
+    """It has their variables, folder and addresses, and it starts after the same servers.
+
+    It is probed as often as they are.
+    """
     separate, together = _local("process-compose.yaml"), _local("streams-all.yaml")
     assert set(together) == {*JOBS, *stack.STREAMS["all"]}
     assert all(together[job] == {"disabled": True} for job in JOBS)
@@ -40,6 +43,8 @@ def test_the_local_process_takes_the_place_of_those_of_the_jobs():
             elif name != "SPILLWAY_STATE_DIR":
                 assert given[name] == value, name
         assert separate[job]["depends_on"].items() <= whole["depends_on"].items()
+        probe = separate[job]["readiness_probe"] | {"http_get": whole["readiness_probe"]["http_get"]}
+        assert whole["readiness_probe"] == probe
     assert given["SPILLWAY_HEALTH_LISTEN"] == "127.0.0.1:${STREAMS_ALL_HEALTH_PORT}"
 
 
