@@ -16,18 +16,32 @@ from pathlib import Path
 # Python package of each box, and the folder that owns it.
 PACKAGES = {
     "spillway_streams": "streams",
+    "spillway_native": "streams",
     "spillway_optimizer": "optimizer",
     "spillway_publisher": "rule-publisher",
     "spillway_clickhouse": "infra",
     "spillway_lab": "lab",
+    "spillway_simulator": "lab",
 }
 # Packages of contracts/ that import nothing else of the project.
 FOUNDATIONS = {"spillway_runtime": "contracts/python/spillway_runtime"}
 # Tests and benchmarks of any box may start real servers with these helpers, which import no box.
 SHARED_BY_TESTS = "spillway_lab.testing"
 TESTING_FOLDERS = {"tests", "benchmarks"}
-MODULES = {"spillway.dev/relay": "rule-publisher", "spillway.dev/emulator": "lab"}
-CRATES = {"spillway-filter": "wasm", "spillway-filter-core": "wasm"}
+# The first two parts of the names of Go modules, and crates.
+MODULES = {
+    "spillway.dev/relay": "rule-publisher",
+    "spillway.dev/lab": "lab",
+    "spillway.dev/collectors": "collectors",
+}
+CRATES = {
+    "spillway-filter": "wasm",
+    "spillway-filter-core": "wasm",
+    "spillway-native": "streams",
+    "spillway-spans": "streams",
+    "spillway-simulation": "lab",
+    "spillway-simulator": "lab",
+}
 
 
 def sources(root: Path, pattern: str) -> list[Path]:
@@ -98,7 +112,7 @@ def crossing_rust(root: Path) -> list[str]:
     for path in sources(root, "*Cargo.toml"):
         relative = path.relative_to(root)
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if name := re.match(r"\s*([\w-]+)\s*=", line):
+            if name := re.match(r"\s*([\w-]+)(?:\.\w+)*\s*=", line):
                 owner = CRATES.get(name[1])
                 if owner and owner != relative.parts[0]:
                     problems.append(

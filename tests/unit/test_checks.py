@@ -45,7 +45,14 @@ def write(root: Path, name: str, content: str | bytes) -> None:
             "from spillway_contracts import names\n",
             "contracts/python/spillway_runtime/a.py:1: spillway_runtime imports spillway_contracts",
         ),
+        (
+            "optimizer/a.go",
+            'package a\n\nimport "spillway.dev/lab/emulator/pool"\n',
+            "optimizer/a.go:3: optimizer/ imports",
+        ),
+        ("optimizer/b.py", "import spillway_simulator\n", "optimizer/b.py:1: optimizer/ imports"),
         ("streams/native/Cargo.toml", '[dependencies]\nspillway-filter-core = "0"\n', "streams/ depends on"),
+        ("wasm/Cargo.toml", "[dependencies]\nspillway-spans.workspace = true\n", "wasm/ depends on"),
     ],
 )
 def test_a_box_that_imports_another_is_named_with_its_line(repository, name, content, expected):
