@@ -1,4 +1,4 @@
-"""Writes the files of a run folder."""
+"""Writes files completely or not at all, such as those of a run folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,26 +7,29 @@ from spillway_lab.scenario.errors import LabError
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Writes the files and returns their paths.
+    """Writes the files of a run folder and returns their paths. Also creates the folder for logs.
 
-    Each file is written completely or not at all (rename). A process that starts meanwhile reads
-    either the old or the new file. Also creates the folder for logs. Raises LabError on failure.
+    Each file is replaced as `replace` does it. Raises LabError on failure.
     """
-    written = []
     try:
         (folder / "log").mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace(path, content)
-            written.append(path)
     except OSError as error:
         raise LabError(f"{folder}: cannot be written: {error}") from error
-    return written
+    for name, content in files.items():
+        replace(folder / name, content)
+    return [folder / name for name in files]
 
 
-def replace(path: Path, content: str) -> None:
-    """Writes a file completely or not at all, so that nobody reads half of it. Raises OSError."""
+def replace(path: Path, content: str | bytes) -> None:
+    """Writes a file completely or not at all (rename), and creates its folder.
+
+    A process that reads meanwhile gets either the old or the new content. Raises LabError on
+    failure.
+    """
     unfinished = path.with_name(path.name + ".new")
-    unfinished.write_text(content)
-    unfinished.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.replace(path)
+    except OSError as error:
+        raise LabError(f"{path}: cannot be written: {error}") from error

@@ -4,7 +4,6 @@ Live runs and simulated runs have the same format, so that one report shows both
 those of the scenario: a run that `time_scale` stretched is written as if it had not been.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 
-from spillway_lab.report.round_samples import RoundSamples, read_samples, write_samples
+from spillway_lab.render import files
+from spillway_lab.report.round_samples import RoundSamples, packed, read_samples
 from spillway_lab.scenario.errors import InvalidInput, from_validation
 
 FILE = "run.json"
@@ -87,8 +87,9 @@ _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 def write(folder: Path, run: Run, samples: Sequence[RoundSamples]) -> None:
     """Writes a run. `samples` are those of `run.rounds`, in their order.
 
-    `run.json` is replaced at once and last, so a folder with that file is complete. Raises
-    InvalidInput that names the file and the key; nothing is written then.
+    `run.json` is removed first and written last, so a folder with that file is complete. Raises
+    InvalidInput that names the file and the key; nothing is written then. Raises LabError when a
+    file cannot be written.
     """
     path = folder / FILE
     text = _RUN.dump_json(run, indent=1, fallback=_plain, warnings=False)
@@ -101,12 +102,14 @@ def write(folder: Path, run: Run, samples: Sequence[RoundSamples]) -> None:
         for problem in _disagreements(path, number, its_round, columns)
     ]:
         raise InvalidInput(problems)
-    folder.mkdir(parents=True, exist_ok=True)
-    for its_round, columns in zip(checked.rounds, samples, strict=True):
-        write_samples(folder / its_round.samples, columns, len(run.clusters), len(run.requests))
-    draft = path.with_suffix(".tmp")
-    draft.write_bytes(text + b"\n")
-    os.replace(draft, path)
+    contents = {
+        file: packed(file, columns, len(run.clusters), len(run.requests))
+        for file, columns in zip((folder / each.samples for each in checked.rounds), samples, strict=True)
+    }
+    path.unlink(missing_ok=True)
+    for file, content in contents.items():
+        files.replace(file, content)
+    files.replace(path, text + b"\n")
 
 
 def read(folder: Path) -> tuple[Run, list[RoundSamples]]:

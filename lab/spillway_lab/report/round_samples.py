@@ -1,6 +1,6 @@
 """What the client saw of each request of a round, in columns, and its `.npz` file."""
 
-import os
+import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -39,18 +39,18 @@ class RoundSamples:
         return int(np.count_nonzero(~self.ok.astype(bool)))
 
 
-def write_samples(path: Path, samples: RoundSamples, clusters: int, kinds: int) -> None:
-    """Writes the columns to `path`, which it replaces at once.
+def packed(path: Path, samples: RoundSamples, clusters: int, kinds: int) -> bytes:
+    """Returns the content of the `.npz` file at `path`.
 
-    `clusters` and `kinds` are how many the run names. Raises InvalidInput that names the column.
+    `clusters` and `kinds` are how many the run names. Raises InvalidInput that names the file and
+    the column.
     """
     columns = {name: np.asarray(getattr(samples, name)) for name in _TYPES}
     _check(path, columns, clusters, kinds)
     typed: dict[str, Any] = {name: columns[name].astype(kind) for name, kind in _TYPES.items()}
-    draft = path.with_suffix(".tmp")
-    with draft.open("wb") as file:
-        np.savez_compressed(file, **typed)
-    os.replace(draft, path)
+    content = io.BytesIO()
+    np.savez_compressed(content, **typed)
+    return content.getvalue()
 
 
 def read_samples(path: Path, clusters: int, kinds: int) -> RoundSamples:

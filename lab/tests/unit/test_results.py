@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spillway_lab.report import results
 from spillway_lab.report.results import Machine, Round, Run
 from spillway_lab.report.round_samples import RoundSamples, read_samples
-from spillway_lab.scenario.errors import InvalidInput
+from spillway_lab.scenario.errors import InvalidInput, LabError
 
 
 def columns(rows: int = 4, failed: int = 1) -> RoundSamples:
@@ -138,6 +138,28 @@ def test_samples_have_the_counts_of_their_round(tmp_path) -> None:
         "rounds.0.failed: 0; spillway-0.npz has 1",
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_not_complete_has_no_run_json(tmp_path) -> None:
+    """When a second run fails while its samples are written, the first one's run.json is gone.
+
+    Otherwise the folder would hold a run with samples of another one.
+    """
+    results.write(tmp_path, a_run(), [columns()])
+    (tmp_path / "local-0.npz").mkdir()
+    with pytest.raises(LabError, match=r"local-0\.npz: cannot be written"):
+        results.write(tmp_path, a_run(a_round(), a_round("local")), [columns(), columns()])
+    assert not (tmp_path / results.FILE).exists()
+
+
+def test_a_run_that_is_wrong_changes_nothing(tmp_path) -> None:
+    """Samples with a wrong column leave the results of the run before as they are."""
+    results.write(tmp_path, a_run(), [columns()])
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    wrong = replace(columns(), cluster=np.array([9, 0, 0, 0], np.uint8))
+    with pytest.raises(InvalidInput, match="cluster: has values outside"):
+        results.write(tmp_path, a_run(a_round("local"), a_round()), [columns(), wrong])
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_repetition_is_there_once(tmp_path) -> None:
