@@ -12,7 +12,7 @@ from spillway_lab.load.processor_time import Account, Name, Usage
 from spillway_lab.load.repeating import repeating
 from spillway_lab.stack.supervisor import Supervisor
 
-SUPERVISOR, LAB = "supervisor", "lab"  # jobs beside those of the stack: it, and who measures
+SUPERVISOR, LAB = "supervisor", "lab"  # jobs that the supervisor does not list: itself, and this process
 _PERIOD_S = 1.0  # a process that ends is counted by name up to this long before its end
 
 
@@ -31,17 +31,27 @@ class Measured:
         return found
 
 
-class _Roots:
-    """Process ids of the stack's jobs. They are read again after one has ended."""
+class Roots:
+    """Process ids of the stack's jobs.
+
+    They are read from the supervisor again after one has ended, until all jobs run again. While the
+    supervisor does not answer, those of the last answer count.
+    """
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor, self._jobs = supervisor, dict[int, str]()
+        self._complete = False
 
     def among(self, processes: Mapping[int, Usage]) -> dict[int, str]:
-        if not self._jobs or not self._jobs.keys() <= processes.keys():
-            found = self._supervisor.processes().values()
-            self._jobs = {process.pid: process.name for process in found if process.pid in processes}
+        """Returns process id -> job, for these processes of the machine."""
+        if not self._complete or not self._jobs.keys() <= processes.keys():
+            self._read(processes)
         return {**self._jobs, self._supervisor.pid: SUPERVISOR, os.getpid(): LAB}
+
+    def _read(self, processes: Mapping[int, Usage]) -> None:
+        if found := self._supervisor.processes().values():
+            self._jobs = {process.pid: process.name for process in found if process.pid in processes}
+            self._complete = all(process.one_shot or process.pid in processes for process in found)
 
 
 @contextmanager
@@ -50,7 +60,7 @@ def measuring(supervisor: Supervisor) -> Iterator[Measured]:
 
     Raises the error of a reading at the end of the block.
     """
-    measured, account, roots = Measured(), Account(), _Roots(supervisor)
+    measured, account, roots = Measured(), Account(), Roots(supervisor)
 
     def take() -> None:
         processes = processor_time.read()
