@@ -1,6 +1,7 @@
 """What the stack costs: processor time of every process, idle and under a stated rate of spans."""
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -18,12 +19,14 @@ from spillway_lab.report import tables
 from spillway_lab.report.progress import Progress
 from spillway_lab.scenario import flows
 from spillway_lab.scenario.application import Application
+from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.scenario import Request, Scenario
 from spillway_lab.stack import stack
 from spillway_lab.stack.stack import LabStack
 
 _START_S, _QUIET_S, _IDLE_S = 240.0, 20.0, 30.0
 _STORED_S, _STEADY_S = 90.0, 6.0  # a trace is stored up to 42 s after it
+_POLL_S = 1.0
 # The jobs that move and use telemetry and rulesets. Pods, their network and the lab are not theirs.
 _PIPELINE = ("kafka", "clickhouse", "redis", "nats", "optimizer", "papa", "publisher")
 _PIPELINE_OF_EACH = ("streams", "collector-", "relay-")
@@ -88,7 +91,8 @@ def _loaded(running: LabStack, idle: Measured, spans_per_s: float, progress: Pro
         raise
     requests = summarise(sent.samples())
     progress.end(f"{requests.requests} requests, {requests.failed} failed")
-    spans = _stored(Client.from_url(running.clickhouse_url()), begin, end, progress)
+    with Client.from_url(running.clickhouse_url()) as client:
+        spans = _stored(client, begin, end, progress)
     return Footprint(idle, loaded, boards, spans / (end - begin), requests)
 
 
@@ -100,15 +104,24 @@ def _sleep(seconds: float, progress: Progress) -> None:
 
 
 def _stored(client: Client, begin: float, end: float, progress: Progress) -> int:
-    """Returns how many spans that began in this time are stored, once no more come."""
+    """Returns how many spans that began in this time are stored, once their number is steady.
+
+    Raises LabError when there are none, or still more of them, after _STORED_S seconds.
+    """
     progress.stage("stored")
     found, since, deadline = -1, time.monotonic(), time.monotonic() + _STORED_S
-    while time.monotonic() < min(since + _STEADY_S, deadline):
+    while True:
         [(now,)] = client.execute(_SPANS, {"begin": begin, "end": end})
         if now != found or not now:
             found, since = now, time.monotonic()
+        elif time.monotonic() - since >= _STEADY_S:
+            break
+        if time.monotonic() > deadline:
+            raise LabError(
+                f"after {_STORED_S:.0f} s {found} spans are stored, and their number is not steady"
+            )
         progress.show(f"{found} spans")
-        time.sleep(1)
+        time.sleep(_POLL_S)
     progress.end(f"{found} spans")
     return found
 
@@ -184,7 +197,10 @@ def summary(found: Footprint) -> str:
 
 
 def document(found: Footprint) -> dict:
-    """Returns the JSON of the last line. Cores are processor seconds per second."""
+    """Returns the JSON of the last line. Cores are processor seconds per second.
+
+    What was not measured is None.
+    """
     waits, ages = freshness.waits_s(found.boards.readings), freshness.ages_s(found.boards.readings)
     return {
         "benchmark": "footprint",
@@ -192,9 +208,9 @@ def document(found: Footprint) -> dict:
         "idle_pipeline_cores": round(pipeline(found.idle), 4),
         "pipeline_cores_at_1k": round(pipeline(found.loaded), 4),
         "spans_per_s": round(found.spans_per_s, 1),
-        "freshness_p50_s": round(freshness.percentile_s(waits, 0.5), 3),
-        "freshness_p99_s": round(freshness.percentile_s(waits, 0.99), 3),
-        "board_age_p99_s": round(freshness.percentile_s(ages, 0.99), 3),
+        "freshness_p50_s": _known(freshness.percentile_s(waits, 0.5)),
+        "freshness_p99_s": _known(freshness.percentile_s(waits, 0.99)),
+        "board_age_p99_s": _known(freshness.percentile_s(ages, 0.99)),
         "requests": found.requests.requests,
         "failed": found.requests.failed,
         "machine": {
@@ -204,3 +220,7 @@ def document(found: Footprint) -> dict:
         "disturbed": found.loaded.machine.disturbed,
         "by_process": by_process(found.idle, found.loaded),
     }
+
+
+def _known(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else round(seconds, 3)

@@ -1,7 +1,9 @@
 """What a footprint counts and sums up. No stack is needed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from spillway_lab.experiments.freshness import Boards, Reading
 from spillway_lab.load.machine import Busyness
 from spillway_lab.load.meter import LAB, SUPERVISOR, Measured
 from spillway_lab.load.samples import Samples, summarise
+from spillway_lab.report.progress import Progress
 from spillway_lab.scenario import scenario
 from spillway_lab.scenario.application import parse
+from spillway_lab.scenario.errors import LabError
 
 SCENARIO = scenario.load(Path(__file__).parents[2] / "benchmarks/footprint.yaml")
 NO_REQUESTS = summarise(Samples(*(np.array([], kind) for kind in (float, float, int, int, str, int))))
@@ -59,6 +63,40 @@ def test_the_document_is_json_with_every_process_and_the_machine() -> None:
     assert line["machine"] == {"utilisation": 0.8, "pressure": 0.1}
     assert line["disturbed"] is True
     assert (line["spans_per_s"], line["freshness_p99_s"]) == (990.0, pytest.approx(0.495))
+
+
+def test_boards_that_were_never_read_have_an_unknown_age() -> None:
+    """The document is strict JSON, in which unknown is null."""
+    line = footprint.document(replace(found(), boards=Boards([])))
+    assert json.loads(json.dumps(line, allow_nan=False))["freshness_p99_s"] is None
+
+
+class Counts:
+    """A client of ClickHouse that counts these spans, one number for each question."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._numbers = [*numbers]
+
+    def execute(self, *_: object) -> list[tuple[int]]:
+        return [(self._numbers.pop(0) if len(self._numbers) > 1 else self._numbers[0],)]
+
+
+def stored(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> int:
+    monkeypatch.setattr(footprint, "_POLL_S", 0.001)
+    monkeypatch.setattr(footprint, "_STEADY_S", 0.05)
+    monkeypatch.setattr(footprint, "_STORED_S", 1.0)
+    return footprint._stored(cast(Any, Counts(*numbers)), 0.0, 1.0, Progress())
+
+
+def test_spans_are_counted_once_their_number_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stored(monkeypatch, 0, 0, 7, 9, 9, 12) == 12
+
+
+@pytest.mark.parametrize("numbers", [(0,), (*range(1, 100_000),)])
+def test_spans_that_are_not_all_stored_are_an_error(monkeypatch: pytest.MonkeyPatch, numbers: tuple) -> None:
+    """A rate of spans that is too low would make the pipeline look expensive."""
+    with pytest.raises(LabError, match="their number is not steady"):
+        stored(monkeypatch, *numbers)
 
 
 def test_the_table_has_the_pipeline_first_and_the_busiest_first() -> None:
