@@ -158,8 +158,11 @@ def _process(job: Job, root: Path, show: Callable[[str], None]) -> int | None:
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """Ends a process and its children. SIGINT comes first, so that they can clean up."""
-    for number, patience in ((signal.SIGINT, _STOP_S), (signal.SIGKILL, None)):
+    """Ends a process and its children. They can clean up before SIGKILL comes.
+
+    Programs that a shell started in the background ignore SIGINT. The lab takes SIGTERM alike.
+    """
+    for number, patience in ((signal.SIGINT, _STOP_S), (signal.SIGTERM, _STOP_S), (signal.SIGKILL, None)):
         if process.poll() is not None:
             return
         os.killpg(process.pid, number)

@@ -1,6 +1,7 @@
 """The driver runs what is missing, keeps what is there, and goes on after a failure."""
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -119,10 +120,15 @@ try:
 except KeyboardInterrupt:
     child.wait()
 """
+    # Children inherit a SIGINT that is ignored, as in a shell's background, but no handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     # The time is over as soon as the child runs.
     clock = SimpleNamespace(monotonic=lambda: 1e9 if ready.exists() else 0.0, sleep=time.sleep)
     monkeypatch.setattr(driver, "time", clock)
-    done = run_all({"one": benchmark(program)}, tmp_path)
+    try:
+        done = run_all({"one": benchmark(program)}, tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done["one"][0] == "failed"
     assert done["one"][1].startswith("stopped after 600 s, its log is ")
     assert sign.exists()
