@@ -54,6 +54,12 @@ def test_metrics_address_adds_the_metrics_file(launch):
     assert done.stdout.split()[2:] == ["--config", str(RUN.parent / "metrics.yaml"), "127.0.0.1", "8888"]
 
 
+def test_flush_timeout_may_be_set(launch):
+    """A whole number of milliseconds is accepted; config.yaml reads the variable itself."""
+    assert launch(GOOD | {"SPILLWAY_FLUSH_TIMEOUT": "400ms"}).returncode == 0
+    assert "${env:SPILLWAY_FLUSH_TIMEOUT:-200ms}" in (RUN.parent / "config.yaml").read_text()
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_unset_variable_is_named(launch, name):
     """A process without a part of its identity refuses to start and names the missing variable."""
@@ -92,6 +98,10 @@ def test_every_unset_variable_is_named_at_once(launch):
         ("SPILLWAY_OTLP_HTTP_LISTEN", "host:0"),
         ("SPILLWAY_HEALTH_LISTEN", "host:65536"),
         ("SPILLWAY_METRICS_LISTEN", "host"),
+        ("SPILLWAY_FLUSH_TIMEOUT", "200"),
+        ("SPILLWAY_FLUSH_TIMEOUT", "0ms"),
+        ("SPILLWAY_FLUSH_TIMEOUT", "ms"),
+        ("SPILLWAY_FLUSH_TIMEOUT", "1.5ms"),
         ("SPILLWAY_KAFKA_TLS", "yes"),
         ("SPILLWAY_KAFKA_TLS_CA", "/nowhere/ca.pem"),
         ("SPILLWAY_KAFKA_TLS_CERT", "/nowhere/tls.pem"),

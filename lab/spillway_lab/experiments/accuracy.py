@@ -64,7 +64,7 @@ def run(scenario: Scenario, name: str) -> list[Row]:
     """
     progress = Progress()
     known = truth.known(scenario)
-    prepared = stack.prepare(scenario, name, policy="local")
+    prepared = stack.prepare(scenario, name, policy="local", partitions=stack.ONE_PARTITION)
     with stack.running(prepared):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")

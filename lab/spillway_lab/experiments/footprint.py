@@ -51,7 +51,9 @@ class Footprint:
 def run(scenario: Scenario, name: str, spans_per_s: float) -> Footprint:
     """Prints progress to stderr and results to stdout. The last line is JSON, see `document`."""
     progress = Progress()
-    prepared = stack.prepare(scenario, name, policy=scenario.document.policies[0])
+    prepared = stack.prepare(
+        scenario, name, policy=scenario.document.policies[0], partitions=stack.ONE_PARTITION
+    )
     with stack.running(prepared):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")

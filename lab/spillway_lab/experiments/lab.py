@@ -29,8 +29,9 @@ from spillway_lab.stack import egress, stack
 from spillway_lab.stack.changes import Changes
 from spillway_lab.stack.control import Control, InForce
 from spillway_lab.stack.in_flight import in_flight
+from spillway_lab.stack.periods import FROZEN_S
 from spillway_lab.stack.stack import LabStack
-from spillway_lab.stack.switching import FROZEN_S, Switching
+from spillway_lab.stack.switching import Switching
 
 _START_S = 180.0
 _LOOK_S = 1.0  # between two looks at a running round
@@ -47,7 +48,7 @@ def run(scenario: Scenario, name: str, out: Path | None = None) -> Run:
     refuse(scenario)
     progress, started = Progress(), datetime.now(UTC)
     # Profiling needs a known routing, whichever policies are compared afterwards.
-    prepared = stack.prepare(scenario, name, policy="local")
+    prepared = stack.prepare(scenario, name, policy="local", partitions=stack.ONE_PARTITION)
     with stack.running(prepared):
         prepared.supervisor.wait_ready(_START_S, progress.starting)
         progress.end(f"{len(prepared.supervisor.processes())} processes ready")

@@ -5,9 +5,10 @@ twice as long. Utilisation, waiting relative to service time, and so the ratios 
 stay the same, and the machine has half the requests per second. Results are divided by the factor
 again: they are in scenario time.
 
-Three things do not stretch. What proxies and the machine add to a request counts 1/k in scenario
-time. The control loops keep their periods, so in scenario time they react k times as fast: reaction
-times are measured with a scale of 1. And a scale is no cure for a machine that is too busy.
+Collectors and streams jobs act 1/k times as often too (stack.periods). Three things do not stretch.
+What proxies and the machine add to a request counts 1/k in scenario time. Optimizer, PAPA and the
+windows of boards keep their seconds, so reaction times are measured with a scale of 1. And a scale
+is no cure for a machine that is too busy.
 """
 
 from typing import Any, TypeVar

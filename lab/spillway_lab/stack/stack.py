@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import yaml
+
 from spillway_lab.keys import accounts, certificates, signing
 from spillway_lab.keys.keystore import Keystore
 from spillway_lab.render import bus, files, pods, ports, templates
@@ -21,6 +23,7 @@ from spillway_lab.render.pods import HOST, Plan
 from spillway_lab.render.render import Surroundings, identities, render
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.scenario import Scenario
+from spillway_lab.stack import periods
 from spillway_lab.stack.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,7 +31,8 @@ HOME = ROOT / ".spillway"
 INFRA = ROOT / "infra"
 PORTS = INFRA / "ports.yaml"
 GUARDRAILS = ROOT / "lab" / "guardrails.yaml"
-_STREAMS_SETTINGS = "streams.yaml"
+_STREAMS_SETTINGS, _TOPICS = "streams.yaml", "topics.yaml"
+PARTITIONS, ONE_PARTITION = 2, 1  # two: what tests show holds where there are several
 # Processes of streams by the value of SPILLWAY_STREAMS: one for each job, or one for all jobs.
 STREAMS = {
     "jobs": [f"streams-{job}" for job in ("admit", "exclusive", "classify", "curves", "graph")],
@@ -61,6 +65,7 @@ class Stack:
     cluster_ports: Mapping[str, Mapping[str, int]]
     supervisor: Supervisor
     lock: IO  # held as long as the copy exists
+    time_scale: float  # by how much requests, and the periods of the pipeline, are stretched
 
     @property
     def streams_settings(self) -> Path:
@@ -130,13 +135,14 @@ class LabStack(Stack):
         return found
 
 
-def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
+def prepare(scenario: Scenario, name: str, policy: str, partitions: int = PARTITIONS) -> LabStack:
     """Prepares a new run folder for a scenario and its pods.
 
-    A scenario with a time scale is stretched. Ports are free at the time of the call.
+    A scenario with a time scale is stretched. Ports are free at the time of the call. `partitions`:
+    see prepare_bare.
     """
+    bare = prepare_bare(scenario.clusters, name, policy, scenario.document.time_scale, partitions)
     scenario = scenario.live()
-    bare = prepare_bare(scenario.clusters, name, policy)
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
     around = _surroundings(scenario, bare)
     files.write(bare.run, render(scenario, lab_base, around))
@@ -145,10 +151,13 @@ def prepare(scenario: Scenario, name: str, policy: str) -> LabStack:
     return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
 
 
-def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
+def prepare_bare(
+    clusters: list[str], name: str, policy: str, time_scale: float = 1.0, partitions: int = PARTITIONS
+) -> Stack:
     """Prepares a new run folder for the stack without pods and without a topology.
 
-    Only the processes that route need a topology.
+    Only the processes that route need a topology. `partitions`: of each topic. A job with one
+    worker needs one, and each further one multiplies its messages.
     """
     run = HOME / "run" / name
     lock = _locked(run.with_suffix(".lock"))
@@ -162,7 +171,8 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
         f"cluster-{cluster}.yaml": _cluster(cluster, cluster_ports)
         for cluster, cluster_ports in per_cluster.items()
     }
-    rendered[_STREAMS_SETTINGS] = "{}\n"
+    rendered[_TOPICS] = _topics(partitions)
+    rendered[_STREAMS_SETTINGS] = periods.settings(time_scale)
     files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
     Keystore(run / "tls").issue(
         identity
@@ -175,13 +185,14 @@ def prepare_bare(clusters: list[str], name: str, policy: str) -> Stack:
     )
     signing.issue(run / "tls" / signing.OWNER, run / signing.PUBLIC_KEYS)
     environment = _environment(run, clusters, shared, policy)
+    environment["SPILLWAY_FLUSH_TIMEOUT"] = periods.flush_timeout(time_scale)
     _private(run / "clickhouse-users.yaml", accounts.clickhouse_users(INFRA, environment))
     compose = [
         INFRA / "local/process-compose.yaml",
         *([INFRA / "local/streams-all.yaml"] if streams() == "all" else []),
         *(run / f"cluster-{cluster}.yaml" for cluster in clusters),
     ]
-    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock)
+    return Stack(run, environment, per_cluster, Supervisor(run, compose, environment, ROOT), lock, time_scale)
 
 
 @contextmanager
@@ -230,6 +241,15 @@ def _cluster(cluster: str, cluster_ports: Mapping[str, int]) -> str:
     )
 
 
+def _topics(partitions: int) -> str:
+    """Returns infra/kafka/topics.yaml with this number of partitions where several are declared."""
+    declared = yaml.safe_load((INFRA / "kafka/topics.yaml").read_text())
+    for topic in declared.values():
+        if topic["partitions"] > 1:
+            topic["partitions"] = partitions
+    return yaml.safe_dump(declared, sort_keys=False)
+
+
 def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], policy: str) -> dict[str, str]:
     wanted = (*accounts.variables(INFRA), *map(bus.password_variable, bus.users(clusters)))
     # Passwords start with a letter, because NATS would read one that consists of digits as a
@@ -252,6 +272,7 @@ def _environment(run: Path, clusters: list[str], shared: Mapping[str, int], poli
         "SPILLWAY_TOPOLOGY": str(run / "topology.yaml"),
         "SPILLWAY_GUARDRAILS": os.environ.get("SPILLWAY_GUARDRAILS", str(GUARDRAILS)),
         "SPILLWAY_STREAMS_SETTINGS": str(run / _STREAMS_SETTINGS),
+        "SPILLWAY_TOPICS": str(run / _TOPICS),
         "SPILLWAY_XDS_IDENTITY": certificates.SERVICE_PATTERN,
         "SPILLWAY_CLUSTERS": ",".join(clusters),
         "SPILLWAY_KAFKA": f"{HOST}:{shared['KAFKA_PORT']}",

@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.variants import VARIANTS, Variant
-from spillway_lab.stack import balancing
+from spillway_lab.stack import balancing, periods
 from spillway_lab.stack.control import Control, InForce
 from spillway_lab.stack.stack import LabStack
 
 # A guard, not a claim: after an overload the pipeline may have to catch up first.
 POLICY_S = 240.0
-FROZEN_S = 600  # longest time between two fits that streams allow, and so the longest frozen round
 # Between two rounds of one policy of the optimizer. What PAPA has changed in the first must not be
 # in force in the second, and no cluster may be overloaded meanwhile.
 _BETWEEN = "waterfall"
@@ -62,7 +61,7 @@ class Switching:
 
     def _freeze(self, frozen: bool, show: Show) -> None:
         """Restarts the job of the curves with, or without, a first fit that comes too late."""
-        text = f"curves: {{fit_period_s: {FROZEN_S}}}\n" if frozen else "{}\n"
+        text = periods.settings(self._running.time_scale, frozen)
         self._running.streams_settings.write_text(text)
         processes = self._running.supervisor.processes()
         name = next(name for name in _CURVES if name in processes)
