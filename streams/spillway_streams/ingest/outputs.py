@@ -1,6 +1,7 @@
-"""Sends what one flush produced to Kafka and ClickHouse: all of it, in order, before any commit."""
+"""Sends what closed to Kafka and ClickHouse: all of it, in order, before any commit."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -41,12 +42,28 @@ def to_messages(schema: Schema, topic: str, source: int, batch: Batch, rows: Col
 
 
 class Outputs:
-    """Collects batches that closed, then stores them."""
+    """Sends batches that closed to Kafka, and stores their rows in ClickHouse.
 
-    def __init__(self, sender: Sender, dead_letters: DeadLetters, store: Store, counters: Counters) -> None:
+    Messages are sent at once, because boards and curves wait for them. An INSERT costs the same for
+    few rows as for thousands. Rows therefore wait for later ones, for at most `period_s`, or until
+    there are `most_rows`.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        dead_letters: DeadLetters,
+        store: Store,
+        counters: Counters,
+        period_s: float,
+        most_rows: int,
+    ) -> None:
         self._sender, self._dead_letters, self._store, self._counters = sender, dead_letters, store, counters
+        self._period_s, self._most_rows = period_s, most_rows
         self._messages: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
         self._blocks: dict[str, list[Columns]] = defaultdict(list)
+        self._due_at = 0.0  # monotonic time at which the rows have waited long enough
+        self.rows = 0  # of all tables, not in ClickHouse yet
 
     def add(self, source: int, closed: Closed) -> None:
         """Adds what closed in one partition of otlp_spans.
@@ -62,15 +79,30 @@ class Outputs:
                 for message in to_messages(schema, topic, source, batch, rows):
                     self._messages[message.topic, message.partition].append(message)
             if is_table:
-                self._blocks[name].append(rows)
+                self._keep(name, rows, batch.rows)
             self._counters.add(name, batch.rows)
         self._counters.add("traces", closed.traces)
 
-    async def store(self) -> None:
-        """Returns once Kafka and ClickHouse have everything."""
+    def _keep(self, table: str, block: Columns, rows: int) -> None:
+        if not self.rows:
+            self._due_at = time.monotonic() + self._period_s
+        self._blocks[table].append(block)
+        self.rows += rows
+
+    async def store(self) -> bool:
+        """Returns once Kafka has everything, and ClickHouse the rows that have waited long enough.
+
+        True means that ClickHouse has everything that was ever added.
+        """
         sends = [send_in_order(self._sender, some, self._dead_letters) for some in self._messages.values()]
-        await asyncio.gather(self._insert(), *sends)
+        if self.rows >= self._most_rows or time.monotonic() >= self._due_at:
+            sends.append(self._insert())
+        await asyncio.gather(*sends)
+        self._messages.clear()
+        return not self.rows
 
     async def _insert(self) -> None:
         for table, blocks in self._blocks.items():
             await self._store.insert_columns(table, blocks, self._dead_letters.refused)
+        self._blocks.clear()
+        self.rows = 0

@@ -17,8 +17,8 @@ from spillway_streams.process.config import TICK_MS, ExclusiveSettings
 
 log = logging.getLogger("spillway.shard")
 Rules = list[tuple[int, str, str, str, str, str]]
-# Rows per flush, or one tick of each partition if that is more. Until they are stored, rows exist
-# four times.
+# Rows per flush, or one tick of each partition if that is more. While they are sent and stored,
+# rows exist four times.
 MAX_ROWS = 100_000
 
 
@@ -64,7 +64,8 @@ class Shard:
     engine: Partition
     offsets: Offsets
     dead_lettered: int  # dead letters have been sent for every message before this offset
-    done: int = -1  # all output of messages before this offset is stored
+    sent: int = -1  # Kafka has all output of messages before this offset
+    done: int = -1  # ClickHouse has it, too
     committed: int = -1
     coverage: Coverage = field(default_factory=Coverage)  # what the arrivals sent so far cover
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # the engine serves one task at a time

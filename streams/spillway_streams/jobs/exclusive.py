@@ -31,10 +31,12 @@ from spillway_streams.ingest.outputs import Outputs, headers, to_messages
 from spillway_streams.ingest.shard import MAX_ROWS, NativeError, Rejected, Shard, Shards
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import consume
+from spillway_streams.process import threads
 from spillway_streams.process.config import ExclusiveSettings
 
 log = logging.getLogger("spillway.exclusive")
 _COMMIT_PERIOD_S = 1.0
+_WAITING = 8  # rows that wait for an insert: at most this part of the rows that may be unstored
 _USEFUL_S = 2.0  # what ended longer ago is of no use to a board
 # Marks without rows: their shortest period, and their greatest rate of all sources together.
 _MARK_S, _MARKS_PER_S = 0.5, 2000
@@ -55,6 +57,14 @@ class Exclusive:
         self._dead_letters = runner.dead_letters(app, context)
         self._rules = RulesReader(Store(settings.clickhouse_address, context.status), context.layout.oldest_s)
         self._maker = Shards(settings, context.layout.partitions)
+        self._outputs = Outputs(
+            self._sender,
+            self._dead_letters,
+            context.clickhouse,
+            context.counters,
+            settings.insert_period_s,
+            settings.max_unstored_rows // _WAITING,
+        )
         self._shards: dict[TP, Shard] = {}
         self._room = asyncio.Event()
         self._room.set()
@@ -106,7 +116,8 @@ class Exclusive:
                 await self._dead_letters.send(origin, kind, rejected.reason, rejected.payload)
         shard.dead_lettered = max(shard.dead_lettered, message.offset + 1)
         self._counters.add("messages")
-        if self._open_spans() > self._stored_spans + self._settings.max_unstored_rows:
+        unstored = self._open_spans() - self._stored_spans + self._outputs.rows
+        if unstored > self._settings.max_unstored_rows:
             self._room.clear()
 
     async def _seek(self, tp: TP, shard: Shard) -> None:
@@ -150,24 +161,23 @@ class Exclusive:
         return [("rejected spans", rejection) for rejection in rejected]
 
     async def flush(self) -> None:
-        """Closes what is due, stores its rows, then commits.
+        """Closes what is due, sends it, stores its rows when there is an insert, then commits.
 
         Repeats at once while there is more.
         """
         await self._rules_known.wait()
         more = True
         while more:
-            shards, done = dict(self._shards), []
-            outputs = Outputs(self._sender, self._dead_letters, self._context.clickhouse, self._counters)
-            more = False
+            shards, more = dict(self._shards), False
             for tp, shard in shards.items():
                 if closed := await self._close(tp, shard):
-                    await asyncio.to_thread(outputs.add, tp.partition, closed)
-                    done.append((shard, closed.commit_offset))
-                    more = more or closed.calls.rows + closed.edges.rows > 0
-            await outputs.store()
-            for shard, offset in done:
-                shard.done = shard.done if offset is None else offset
+                    rows = closed.calls.rows + closed.edges.rows
+                    await threads.run(rows, self._outputs.add, tp.partition, closed)
+                    shard.sent = shard.sent if closed.commit_offset is None else closed.commit_offset
+                    more = more or rows > 0
+            if await self._outputs.store():
+                for shard in shards.values():
+                    shard.done = shard.sent
             self._stored_spans = self._open_spans()
             self._room.set()
             await self._commit(shards)
@@ -191,7 +201,8 @@ class Exclusive:
 
     async def _close_locked(self, tp: TP, shard: Shard) -> Closed | None:
         try:
-            closed = await asyncio.to_thread(shard.close, MAX_ROWS // len(self._shards or (0,)))
+            most = MAX_ROWS // len(self._shards or (0,))
+            closed = await threads.run(shard.engine.open_spans, shard.close, most)
         except NativeError as error:
             log.error("%s: %s; open traces of the partition are lost", tp, error)
             self._counters.add("shards_lost: internal error")
@@ -247,7 +258,7 @@ class Exclusive:
             async with shard.lock:
                 shard.idle(self._consumer.progress(tp), round(self._settings.clock_skew_s * 1000))
                 batch = shard.engine.arrivals()
-                found = await asyncio.to_thread(_arrivals, tp.partition, batch, shard.coverage)
+                found = await threads.run(batch.rows, _arrivals, tp.partition, batch, shard.coverage)
             if is_time:
                 idle = set(range(layout.partitions)) - {message.partition for message in found}
                 found += [_no_arrivals(tp.partition, partition) for partition in sorted(idle)]

@@ -185,11 +185,18 @@ class ExclusiveSettings(StoringSettings, AdmissionSettings, ClassesSettings):
     )
     flush_period_s: float = tuning(
         "STREAMS_FLUSH_PERIOD_S",
-        "wall time between closing and storing traces",
+        "wall time between closing traces",
         0.2,
         was="FLUSH_PERIOD",
         gt=0,
         le=10,
+    )
+    insert_period_s: float = tuning(
+        "STREAMS_INSERT_PERIOD_S",
+        "wall time that calls, edges and spans wait for an insert; many rows wait less",
+        2.0,
+        ge=0,
+        le=60,
     )
     arrivals_period_s: float = tuning(
         "STREAMS_ARRIVALS_PERIOD_S",

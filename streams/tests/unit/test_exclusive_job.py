@@ -6,41 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.errors import IllegalStateError
+from exclusive_jobs import SPANS, event, made
 from faust.types import TP
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spillway_contracts import names
-from spillway_runtime.status import Status
 from spillway_streams.batches import columns, native_batch
 from spillway_streams.clients.transport import Start
 from spillway_streams.ingest import admission
-from spillway_streams.jobs import runner
 from spillway_streams.jobs.exclusive import Exclusive
-from spillway_streams.process.config import ExclusiveSettings
-from spillway_streams.process.counters import Counters
-
-SPANS = TP(names.KAFKA_TOPIC_OTLP_SPANS, 0)
-
-
-def _payload(number: int) -> bytes:
-    found = ExportTraceServiceRequest()
-    resource = found.resource_spans.add()
-    for key, text in ((names.SPAN_ATTRIBUTE_SERVICE, "shop"), (names.SPAN_ATTRIBUTE_CLUSTER, "c1")):
-        resource.resource.attributes.add(key=key).value.string_value = text
-    span = resource.scope_spans.add().spans.add(
-        trace_id=b"\1" * 16, span_id=number.to_bytes(8, "big"), kind=Span.SPAN_KIND_SERVER
-    )
-    span.end_time_unix_nano = time.time_ns()
-    span.start_time_unix_nano = span.end_time_unix_nano - 1_000_000
-    span.attributes.add(key=names.SPAN_ATTRIBUTE_CLASS).value.string_value = "shop GET /"
-    return found.SerializeToString()
-
-
-def _event(offset: int, at: float, cluster: str | None = "c1") -> SimpleNamespace:
-    """A message that `admit` has written for a cluster; None: written by somebody else."""
-    message = SimpleNamespace(tp=SPANS, topic=SPANS.topic, partition=0, offset=offset, timestamp=at)
-    message.headers = admission.headers(cluster, offset) if cluster else ()
-    return SimpleNamespace(message=message, value=_payload(offset + 1))
 
 
 class Rules:
@@ -61,14 +33,9 @@ class Rules:
 
 @pytest.fixture
 async def job(tmp_path) -> Exclusive:
-    address = {"kafka": "h:1", "health_listen": "h:2", "clickhouse_url": "clickhouse://localhost"}
-    settings = ExclusiveSettings(**address, state_dir=tmp_path)
-    consumer = SimpleNamespace(progress=lambda _: None)
-    context = runner.Context(settings, Status("kafka", "clickhouse"), Counters(), None)
-    made = Exclusive(SimpleNamespace(consumer=consumer), context)
-    made._rules = Rules()
-    made.open(SPANS, Start(0, 0, 10, ""))
-    return made
+    job = made(tmp_path, SimpleNamespace(progress=lambda _: None))
+    job._rules = Rules()
+    return job
 
 
 async def test_messages_and_arrivals_do_not_wait_for_rules(job):
@@ -84,16 +51,16 @@ async def test_messages_and_arrivals_do_not_wait_for_rules(job):
 
     job._sender.once = once
     now = time.time()
-    await job.take(_event(0, now))
+    await job.take(event(0, now))
     closing = asyncio.create_task(job._close(SPANS, job._shards[SPANS]))
     await job._rules.was_asked.wait()
-    await job.take(_event(1, now))
+    await job.take(event(1, now))
     await job.send_arrivals()
     await job._arrivals.settled()
     assert [message.topic for message in sent] == [names.KAFKA_TOPIC_ARRIVALS] and not closing.done()
     job._rules.may_answer.set()
     await closing
-    await job.take(_event(2, now + 60))
+    await job.take(event(2, now + 60))
     closed = await job._close(SPANS, job._shards[SPANS])
     assert closed.calls.rows == 2 and job._rules.asked <= 4
 
@@ -104,9 +71,9 @@ async def test_arrivals_of_all_shards_are_one_batch(job):
     job.open(other, Start(0, 0, 10, ""))
     job._arrivals.send = lambda messages: sizes.append(len(messages))
     for tp in (SPANS, other):
-        event = _event(0, time.time())
-        event.message.tp, event.message.partition = tp, tp.partition
-        await job.take(event)
+        found = event(0, time.time())
+        found.message.tp, found.message.partition = tp, tp.partition
+        await job.take(found)
     await job.send_arrivals()
     assert sizes == [2]
 
@@ -136,7 +103,7 @@ async def test_what_is_missing_is_sought_again_when_a_seek_fails(job):
 
     job._app.consumer.seek_wait = seek_wait
     for offset in (5, 6, 6):
-        await job.take(_event(offset, time.time()))
+        await job.take(event(offset, time.time()))
     assert sought == [{SPANS: 0}] * 2 and job._shards[SPANS].offsets.next_offset == 7
 
 
@@ -158,14 +125,14 @@ async def test_the_cluster_is_that_of_the_header_whatever_spans_claim(job):
 
     job._dead_letters.send = send
     job._rules.may_answer.set()
-    await job.take(_event(0, now, "west"))
-    await job.take(_event(1, now, None))
+    await job.take(event(0, now, "west"))
+    await job.take(event(1, now, None))
     assert job._counters["claims_overridden: west"] == 1
     assert [(offset, kind) for offset, kind, _ in dead_lettered] == [(1, "unadmitted")]
     assert "SPILLWAY_STREAMS_ACCEPT_UNADMITTED is off" in dead_lettered[0][2]
     job._gate = admission.Gate(True, job._counters)
-    await job.take(_event(2, now, None))
+    await job.take(event(2, now, None))
     assert job._counters["unadmitted_messages"] == 1 and len(dead_lettered) == 1
-    await job.take(_event(3, now + 60))
+    await job.take(event(3, now + 60))
     closed = await job._close(SPANS, job._shards[SPANS])
     assert _clusters(closed) == {"west", "c1"} and closed.calls.rows == 2
