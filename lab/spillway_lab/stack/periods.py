@@ -9,7 +9,7 @@ import yaml
 
 # Program of streams -> period -> its default and its largest value, in seconds.
 PERIODS = {
-    "exclusive": {"flush_period_s": (0.2, 10), "arrivals_period_s": (0.2, 10)},
+    "exclusive": {"flush_period_s": (0.2, 10), "arrivals_period_s": (0.2, 10), "insert_period_s": (2.0, 60)},
     "curves": {"board_period_s": (0.25, 60), "store_period_s": (1.0, 60), "fit_period_s": (5.0, 600)},
     "graph": {"board_period_s": (0.25, 60), "store_period_s": (1.0, 60), "graph_period_s": (5.0, 600)},
 }
