@@ -86,5 +86,8 @@ def _run(scenario: Scenario, seed: int, again: str, started: datetime, found: li
             )
             for each in found
         ),
-        facts={"curves": "oracle: those of the simulated queues", "arrivals": "Poisson"},
+        facts={
+            "curves": "oracle: those of the simulated queues", "arrivals": "Poisson",
+            "papa_steps": {f"{f.policy}-{f.repetition}": f.papa for f in found if f.papa},
+        },
     )  # fmt: skip

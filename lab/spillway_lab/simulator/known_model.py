@@ -1,8 +1,9 @@
-"""The model that the optimizer plans with, from the true queues and the measured load. Pure.
+"""The model that the optimizer plans with, from the true queues and the observed load. Pure.
 
 The document has the format of contracts/golden/3_model.json. Its curves and capacities are those of
-the simulated queues, which nobody knows in production: results with it are labelled `oracle`. Load,
-demand and latencies are measured, as streams measures them.
+the simulated queues, which nobody knows in production: results with it are labelled `oracle`. They
+do not know of a service's `delay_ms` in one cluster, since a class has one curve for all clusters.
+The boards are what streams would observe (observed.py).
 """
 
 from datetime import UTC, datetime
@@ -13,40 +14,43 @@ import numpy as np
 from spillway_lab.scenario.application import Endpoint, Service
 from spillway_lab.scenario.flows import Work
 from spillway_lab.scenario.queues import curve, wait_ms
-from spillway_lab.simulator.engine import Counts
 from spillway_lab.simulator.indices import Indices
+from spillway_lab.simulator.observed import BOARD_S
 from spillway_lab.simulator.world import World
 
-_BEGAN = 1_767_225_600.0  # Unix seconds of a simulation's second 0
+BEGAN = 1_767_225_600.0  # Unix seconds of a simulation's second 0
 _UTILISATIONS = np.linspace(0.05, 0.95, 19)
 _SAMPLES = 1000
 
+Tables = dict[str, list[dict[str, Any]]]
 
-def document(world: World, counts: Counts, now_s: float) -> dict[str, Any]:
-    """Returns the model at second `now_s`. `counts` are of the seconds before."""
-    index, rtt_ms = world.indices, world.rtt_ms
-    at = _BEGAN + now_s
-    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S.000")
-    window = f"{int((at - counts.seconds) * 1000)}-{int(at * 1000)}"
+
+def tables(world: World) -> Tables:
+    """Returns what is known of the world's queues: rows without their times."""
+    index = world.indices
     return {
-        "curves": [_curve(index, name, service, endpoint) | {"fitted_at": stamp, "input_window": window}
-                   for name, service in index.application.services.items() for endpoint in service.endpoints],
-        "capacities": [row | {"measured_at": stamp, "input_window": window} for row in _capacities(world)],
-        "call_ratios": [row | {"window_end": stamp, "input_window": window} for row in _ratios(index)],
-        "network_times": [row | {"window_end": stamp} for row in _network(index, rtt_ms)],
-        "load": _boards(index, counts, at, range(len(index.classes)), is_load=True),
-        "demand": _boards(index, counts, at, _entries(index), is_load=False),
-        "network": {
-            f"{row['source_cluster']}>{row['destination_cluster']}": {
-                "at": at, "mean_ms": row["mean_ms"], "samples": row["samples"],
-            }
-            for row in _network(index, rtt_ms)
-        },
-        "placement": {
-            cluster: {s: world.pods[s, cluster] for s in index.services if world.pods[s, cluster]}
-            for cluster in index.clusters
-        },
-    }  # fmt: skip
+        "curves": [
+            _curve(index, name, service, endpoint)
+            for name, service in index.application.services.items()
+            for endpoint in service.endpoints
+        ],
+        "capacities": _capacities(world),
+        "call_ratios": _ratios(index),
+    }
+
+
+def document(known: Tables, boards: dict[str, Any], world: World, now_s: float) -> dict[str, Any]:
+    """Returns the model at second `now_s`: what is known, the boards, and the pods of the world."""
+    at = BEGAN + now_s
+    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    window = f"{int((at - BOARD_S) * 1000)}-{int(at * 1000)}"
+    times = {"fitted_at": stamp, "measured_at": stamp, "window_end": stamp, "input_window": window}
+    pods = {
+        cluster: {s: world.pods[s, cluster] for s in world.indices.services if world.pods[s, cluster]}
+        for cluster in world.indices.clusters
+    }
+    rows = {table: [row | times for row in found] for table, found in known.items()}
+    return rows | boards | {"placement": pods}
 
 
 def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> dict[str, Any]:
@@ -104,43 +108,3 @@ def _ratios(index: Indices) -> list[dict[str, Any]]:
             })  # fmt: skip
             row["calls_per_request"] += call.mean_count
     return list(found.values())
-
-
-def _network(index: Indices, rtt_ms: np.ndarray) -> list[dict[str, Any]]:
-    linked = {(link.source_cluster, link.destination_cluster) for link in index.scenario.links()}
-    return [
-        {"source_cluster": here, "destination_cluster": there, "mean_ms": float(rtt_ms[i, j]),
-         "p50_ms": float(rtt_ms[i, j]), "p99_ms": float(rtt_ms[i, j]), "samples": _SAMPLES}
-        for i, here in enumerate(index.clusters)
-        for j, there in enumerate(index.clusters)
-        if i == j or (here, there) in linked
-    ]  # fmt: skip
-
-
-def _entries(index: Indices) -> list[int]:
-    entries = {request.class_id for request in index.scenario.document.requests}
-    return [k for k, name in enumerate(index.classes) if name in entries]
-
-
-def _boards(index: Indices, counts: Counts, at: float, classes: Any, is_load: bool) -> dict[str, Any]:
-    """Returns every cluster's board: by class, the rates of the last seconds.
-
-    There is no entry where nothing arrived.
-    """
-    found: dict[str, Any] = {}
-    for c, cluster in enumerate(index.clusters):
-        board = {}
-        for k in classes:
-            arrived, served = counts.arrived[k, c], counts.served[k, c]
-            if not arrived:
-                continue
-            own_ms = 1000 * float(counts.own_s[k, c] / served) if served else 0.0
-            entry: dict[str, Any] = {
-                "at": at, "rps": float(arrived / counts.seconds),
-                "failed_share": float(min(counts.failed[k, c] / arrived, 1.0)), "duration_ms": own_ms,
-            }  # fmt: skip
-            if is_load:
-                entry |= {"exclusive_ms": own_ms, "in_flight": 0.0, "cpu": None}
-            board[index.classes[k]] = entry
-        found[cluster] = board
-    return found

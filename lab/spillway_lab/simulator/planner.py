@@ -13,10 +13,9 @@ from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator.indices import Weights
 
-# The policies that `plan` has. Others of a scenario exist only live.
+# The baselines. What hysteresis and PAPA belong to is in stepped.py.
 PLANNED = (
     "local", "failover", "waterfall", "waterfall-worst-case", "waterfall-central", "round-robin", "dealer", "static",
-    "spillway", "spillway-no-papa",
 )  # fmt: skip
 _WORST_CASE = "-worst-case"
 
@@ -39,7 +38,7 @@ class Planner:
 
         Raises InvalidInput with the optimizer's words.
         """
-        name = policy.removesuffix("-no-papa").removesuffix(_WORST_CASE)
+        name = policy.removesuffix(_WORST_CASE)
         topology_file = self._undeclared if policy.endswith(_WORST_CASE) else self._topology
         file = self._folder / "model.json"
         file.write_text(json.dumps(model))
@@ -53,10 +52,14 @@ class Planner:
         answer = json.loads(found.stdout)["policies"][name]
         if "error" in answer:
             raise InvalidInput([f"{policy}: {answer['error']}"])
-        return {
-            (rule["source_cluster"], rule["source_service"], rule["class"]): rule["weights"]
-            for rule in answer["rules"]
-        }
+        return weights(answer["rules"])
+
+
+def weights(rules: list[dict[str, Any]]) -> Weights:
+    """Returns the weights of rules in the optimizer's JSON."""
+    return {
+        (rule["source_cluster"], rule["source_service"], rule["class"]): rule["weights"] for rule in rules
+    }
 
 
 def _undeclared(document: dict[str, Any]) -> dict[str, Any]:

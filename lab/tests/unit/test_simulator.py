@@ -15,8 +15,10 @@ from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Segment
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator import known_model, rounds
-from spillway_lab.simulator.engine import Counts, Engine
+from spillway_lab.simulator.control import Seen
+from spillway_lab.simulator.engine import Engine
 from spillway_lab.simulator.indices import Indices, check
+from spillway_lab.simulator.observed import Boards, Period, period
 from spillway_lab.simulator.world import World, not_simulated
 
 LAB = Path(__file__).parents[2]
@@ -86,13 +88,18 @@ def test_every_repetition_of_every_run_has_a_seed_of_its_own():
 
 def test_a_known_model_has_the_measured_load_and_the_true_capacity():
     """Demand is what entered per second; a backend of four workers of 40 ms serves 100."""
-    engine = _ran(SCENARIO, {}, west=20)
-    document = known_model.document(World(INDEX), engine.counts(), 260.0)
+    engine = _ran(SCENARIO, TO_EAST, west=20)
+    document = _document(World(INDEX), engine, 260.0)
     entry = document["demand"]["west"]["gateway GET /items/{id}"]
     assert entry["rps"] == pytest.approx(20 * 200 / 260, rel=0.1) and not document["demand"]["east"]
     found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
     assert found["backend", "west"] == pytest.approx(100)
     assert document["network"]["west>east"]["mean_ms"] == 25
+
+
+def _document(world: World, engine: Engine, now_s: float) -> dict:
+    boards = Boards(INDEX).add(period(world, engine.counts(), engine.ended()), known_model.BEGAN + now_s)
+    return known_model.document(known_model.tables(world), boards, world, now_s)
 
 
 def test_events_change_delays_replicas_and_services():
@@ -106,8 +113,8 @@ def test_events_change_delays_replicas_and_services():
     [place] = world.change(Event.model_validate({"at_seconds": 1, "service": slowed}))
     more = {"service": "backend", "cluster": "west", "pods": 2}
     world.change(Event.model_validate({"at_seconds": 1, "replicas": more}))
-    document = known_model.document(world, _ran(SCENARIO, {}, west=20).counts(), 260.0)
-    found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in document["capacities"]}
+    rows = known_model.tables(world)["capacities"]
+    found = {(row["service"], row["cluster"]): row["capacity_rps"] for row in rows}
     assert found["backend", "east"] == pytest.approx(50) and found["backend", "west"] == pytest.approx(200)
     engine.follow_place(*place)
     engine.follow_links()
@@ -202,7 +209,7 @@ def test_a_round_reads_and_changes_things_in_order():
         )
     ]
     document = SCENARIO.document.model_copy(update={"events": at})
-    stops = rounds._stops(SCENARIO.model_copy(update={"document": document}))
+    stops = rounds._stops(SCENARIO.model_copy(update={"document": document}), 10.0)
     measure = SCENARIO.document.load.measure
     end = measure.warm_up_seconds + measure.seconds
     assert stops == sorted(stops) and measure.warm_up_seconds + 2.5 in stops and stops[-1] > end in stops
@@ -245,12 +252,12 @@ def test_the_optimizer_s_rules_beat_staying_local_in_an_overloaded_cluster(tmp_p
     assert all(abs(len(s) - 145 * 40) < 5 * (145 * 40) ** 0.5 for s in samples)
 
 
-def _counts(arrived: float, failed: float) -> Counts:
-    shape = (len(INDEX.classes), len(INDEX.clusters))
-    zero = np.zeros(shape)
-    between = np.zeros((len(INDEX.clusters),) * 2)
-    routes = np.zeros((len(INDEX.routes), *between.shape))
-    return Counts(10.0, np.full(shape, arrived), zero, np.full(shape, failed), zero, routes, between)
+def _period(arrived: float, failed: float) -> Period:
+    """All classes of all clusters, in 10 s. Users ask for the first."""
+    zero = np.zeros((len(INDEX.classes), len(INDEX.clusters)))
+    asked, pairs = zero.copy(), np.zeros((len(INDEX.clusters),) * 2)
+    asked[0] = arrived
+    return Period(10.0, zero + arrived, zero, zero + failed, zero, asked, zero, zero, zero, pairs, pairs)
 
 
 @pytest.mark.parametrize(
@@ -260,16 +267,15 @@ def _counts(arrived: float, failed: float) -> Counts:
 )
 def test_rules_are_planned_anew_when_demand_or_failures_change(arrived, failed, same):
     """Chance changes both a little. Rules from an overload must not stay when it is over."""
-    before = rounds._Seen.of(_counts(1000, 0), [0])
-    assert rounds._Seen.of(_counts(arrived, failed), [0]).resembles(before) is same
-    assert before.resembles(rounds._Seen.of(_counts(arrived, failed), [0])) is same
+    before, now = Seen.of(_period(1000, 0)), Seen.of(_period(arrived, failed))
+    assert now.resembles(before) is same and before.resembles(now) is same
 
 
 def test_classes_of_a_service_wait_for_the_same_workers():
     """A light request waits behind heavy ones, as long as the mix of both says."""
     scenario = scenarios.load(LAB / "scenarios/heavy-light.yaml")
     world = World(Indices(scenario))
-    curves = {row["class"]: row for row in known_model.document(world, _idle(world), 600.0)["curves"]}
+    curves = {row["class"]: row for row in known_model.tables(world)["curves"]}
     light, heavy = (curves[f"backend GET /{each}/{{id}}"] for each in ("light", "heavy"))
     at_80 = [row["a_ms"] / 0.2 + row["b_ms"] for row in (light, heavy)]
     work = world.indices.work["backend"]
@@ -281,16 +287,8 @@ def test_classes_of_a_service_wait_for_the_same_workers():
 def test_known_curves_are_those_of_slower_clusters():
     """All clusters have a quarter of the speed, so an idle backend needs 160 ms."""
     world = World(Indices(scenarios.load(LAB / "scenarios/moved-delay.yaml")))
-    found = {row["class"]: row for row in known_model.document(world, _idle(world), 600.0)["curves"]}
+    found = {row["class"]: row for row in known_model.tables(world)["curves"]}
     assert found[BACKEND]["a_ms"] + found[BACKEND]["b_ms"] == pytest.approx(160, rel=0.1)
-
-
-def _idle(world: World) -> Counts:
-    shape, n = (len(world.indices.classes), len(world.indices.clusters)), len(world.indices.clusters)
-    zero = np.zeros(shape)
-    return Counts(
-        600.0, zero, zero, zero, zero, np.zeros((len(world.indices.routes), n, n)), np.zeros((n, n))
-    )
 
 
 def test_a_policy_that_is_named_twice_is_simulated_once(tmp_path: Path):
