@@ -81,7 +81,7 @@ def jobs(experiments: Mapping[str, Experiment], out: Path) -> tuple[list[Job], l
             found.append(Job(name, name, experiment.command, out / name, digest, minutes, "benchmark"))
             continue
         variants = catalogue.variants(experiment)
-        # The minutes are those of its own kind. What is simulated beside live runs takes seconds.
+        # The minutes are those of its own kind. What is simulated beside live runs takes a minute.
         runs = sum(variant.kind == experiment.kind for variant in variants)
         for variant in variants:
             try:

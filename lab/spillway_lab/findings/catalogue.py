@@ -2,6 +2,10 @@
 
 An experiment is a question, the scenarios that answer it, and how they are run. A sweep makes
 variants of a scenario, one for each combination of its axes' points.
+
+Simulated are the optimizer's baselines by their plans, and `spillway`, `spillway-no-papa`,
+`spillway-frozen-curves` and `papa-only` in closed loop with hysteresis and PAPA. Curves and
+capacities are then those of the simulated queues, not learned.
 """
 
 from collections.abc import Iterator, Mapping

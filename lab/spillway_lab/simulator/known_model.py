@@ -57,16 +57,15 @@ def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> d
     """Fits a / (1 - u) + b to the queue's mean times, relative to them.
 
     Classes of a service wait for the same workers, so they wait as long as its mix of classes says.
+    Each pod is a queue of its own: several pods behind LEAST_REQUEST wait less than this says.
     """
-    times = [
-        _endpoint_ms(index, cluster, name, endpoint)
-        for cluster in index.clusters
-        if index.pods(name, cluster)
-    ]
+    placed = [cluster for cluster in index.clusters if index.pods(name, cluster)]
+    times = [_endpoint_ms(index, cluster, name, endpoint) for cluster in placed]
+    workers = round(np.mean([index.scenario.application_of(c).services[name].workers for c in placed]))
     mean_ms, base = float(np.mean(times)), service.endpoints[0].service_time
     slower = mean_ms / endpoint.service_time.mean_ms
     mix = index.work.get(name, Work(base.mean_ms, base.cv2))
-    y = mean_ms + wait_ms(service.workers, slower * mix.mean_ms, mix.cv2, _UTILISATIONS)
+    y = mean_ms + wait_ms(workers, slower * mix.mean_ms, mix.cv2, _UTILISATIONS)
     a, b = curve(_UTILISATIONS, y, 1 / y)
     return {
         "service": name, "class": endpoint.class_id(name), "a_ms": a, "b_ms": b, "a_se_ms": 0.0,

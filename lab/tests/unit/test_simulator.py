@@ -291,6 +291,14 @@ def test_known_curves_are_those_of_slower_clusters():
     assert found[BACKEND]["a_ms"] + found[BACKEND]["b_ms"] == pytest.approx(160, rel=0.1)
 
 
+def test_known_curves_are_those_of_clusters_with_more_workers():
+    """16 workers at 80 % wait a fifth of what the application's 4 would."""
+    world = World(Indices(scenarios.load(LAB / "scenarios/slow-cluster.yaml")))
+    [row] = [row for row in known_model.tables(world)["curves"] if row["class"] == BACKEND]
+    wait = queues.wait_ms(16, 40.0, 1.0, np.array([0.8]))[0]
+    assert row["a_ms"] / 0.2 + row["b_ms"] == pytest.approx(40 + wait, rel=0.1)
+
+
 def test_a_policy_that_is_named_twice_is_simulated_once(tmp_path: Path):
     """In the order in which they were named first. The results' command runs the same again."""
     once = {"warm_up_seconds": 0, "measured_seconds": 2, "rps": {"west": 10}}
