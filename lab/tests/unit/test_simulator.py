@@ -292,7 +292,7 @@ def test_known_curves_are_those_of_slower_clusters():
 
 
 def test_known_curves_are_those_of_clusters_with_more_workers():
-    """16 workers at 80 % wait a fifth of what the application's 4 would."""
+    """16 workers at 80 % wait an eighth of what the application's 4 would."""
     world = World(Indices(scenarios.load(LAB / "scenarios/slow-cluster.yaml")))
     [row] = [row for row in known_model.tables(world)["curves"] if row["class"] == BACKEND]
     wait = queues.wait_ms(16, 40.0, 1.0, np.array([0.8]))[0]
