@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spillway_optimizer.problem.objective import queue_factor
 from spillway_optimizer.problem.penalties import CEILING_MS
@@ -49,6 +49,7 @@ def test_no_loads_gain_more_than_the_peak(drawn, ceiling, part):
 
 
 @settings(max_examples=50)
+@example([(13.0, 12.0, 25.0)], np.inf)  # a small part of the only item
 @given(items, ceilings)
 def test_the_peak_is_reached(drawn, ceiling):
     """Some loads gain it, up to a thousandth.
