@@ -103,6 +103,7 @@ def test_every_unset_variable_is_named_at_once(launch):
         ("SPILLWAY_FLUSH_TIMEOUT", "0ms"),
         ("SPILLWAY_FLUSH_TIMEOUT", "ms"),
         ("SPILLWAY_FLUSH_TIMEOUT", "1.5ms"),
+        ("SPILLWAY_FLUSH_TIMEOUT", "100000ms"),
         ("SPILLWAY_KAFKA_TLS", "yes"),
         ("SPILLWAY_KAFKA_TLS_CA", "/nowhere/ca.pem"),
         ("SPILLWAY_KAFKA_TLS_CERT", "/nowhere/tls.pem"),

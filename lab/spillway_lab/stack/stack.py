@@ -171,7 +171,7 @@ def prepare_bare(
         f"cluster-{cluster}.yaml": _cluster(cluster, cluster_ports)
         for cluster, cluster_ports in per_cluster.items()
     }
-    rendered[_TOPICS] = _topics(partitions)
+    rendered[_TOPICS] = topics(partitions)
     rendered[_STREAMS_SETTINGS] = periods.settings(time_scale)
     files.write(run, rendered | bus.configuration(clusters, templates.read(INFRA)))
     Keystore(run / "tls").issue(
@@ -241,7 +241,7 @@ def _cluster(cluster: str, cluster_ports: Mapping[str, int]) -> str:
     )
 
 
-def _topics(partitions: int) -> str:
+def topics(partitions: int) -> str:
     """Returns infra/kafka/topics.yaml with this number of partitions where several are declared."""
     declared = yaml.safe_load((INFRA / "kafka/topics.yaml").read_text())
     for topic in declared.values():

@@ -86,6 +86,14 @@ async def _attempts(store: ServerStore, more: int) -> None:
         await asyncio.sleep(0.001)
 
 
+async def _flushing(job: Job, seconds: float, attempts: int) -> asyncio.Task:
+    """Takes messages, and begins a flush whose inserts have failed so often."""
+    await job.traffic(seconds)
+    found = asyncio.create_task(job.flush())
+    await _attempts(job.store, attempts)
+    return found
+
+
 async def test_rows_wait_for_an_insert_and_messages_do_not(tmp_path):
     """Two flushes are one insert of each table. Nothing is committed before it."""
     job = Job(tmp_path, insert_period_s=60, span_sample_share=0)
@@ -106,9 +114,7 @@ async def test_rows_wait_for_an_insert_and_messages_do_not(tmp_path):
 async def test_nothing_is_committed_while_an_insert_fails(tmp_path):
     """What waited is committed as soon as the server has answered."""
     job = Job(tmp_path, insert_period_s=0)
-    await job.traffic(20)
-    flushing = asyncio.create_task(job.flush())
-    await _attempts(job.store, 3)
+    flushing = await _flushing(job, 20, 3)
     assert names.KAFKA_TOPIC_CALLS in job.sent  # Kafka does not wait for ClickHouse
     assert not flushing.done() and not job.consumer.committed
     job.store.is_away = False
@@ -119,9 +125,7 @@ async def test_nothing_is_committed_while_an_insert_fails(tmp_path):
 async def test_a_partition_that_is_revoked_before_the_insert_is_not_committed(tmp_path):
     """Another worker has it, and repeats what this one has not committed. The rows do no harm."""
     job = Job(tmp_path, insert_period_s=0)
-    await job.traffic(20)
-    flushing = asyncio.create_task(job.flush())
-    await _attempts(job.store, 1)
+    flushing = await _flushing(job, 20, 1)
     job.job.keep(set())
     job.store.is_away = False
     await flushing
@@ -157,9 +161,7 @@ async def test_many_rows_do_not_wait(tmp_path):
 async def test_reading_pauses_for_rows_that_cannot_be_stored(tmp_path):
     """While ClickHouse is away, rows that wait count as much as spans that are still open."""
     job = Job(tmp_path, insert_period_s=0, max_unstored_rows=1000, span_sample_share=0)
-    await job.traffic(600)
-    flushing = asyncio.create_task(job.flush())
-    await _attempts(job.store, 1)
+    flushing = await _flushing(job, 600, 1)
     assert job.job._outputs.rows > 500
     await job.traffic(400)
     assert job.job._room.is_set()
