@@ -52,7 +52,8 @@ class Job:
     """The job with everything around it."""
 
     def __init__(self, folder, **settings: float) -> None:
-        self.consumer, self.store, self.sent, self._offset = Consumer(), ServerStore(), [], 0
+        self.consumer, self.store, self.sent = Consumer(), ServerStore(), []
+        self._began, self._offset = time.time(), 0  # spans of the future would be refused
         self.job: Exclusive = made(folder, self.consumer, self.store, **_SHORT | settings)
         self.job._sender.once = self._send
         self.job._rules.is_fresh = lambda _: True
@@ -64,15 +65,12 @@ class Job:
     async def traffic(self, seconds: float) -> None:
         """Takes a message of each second."""
         for _ in range(int(seconds)):
-            await self.job.take(event(self._offset, _BEGAN + self._offset))
+            await self.job.take(event(self._offset, self._began + self._offset))
             self._offset += 1
 
     async def flush(self) -> None:
         self.job._commit_at = 0.0
         await self.job.flush()
-
-
-_BEGAN = time.time()
 
 
 @pytest.fixture(autouse=True)
