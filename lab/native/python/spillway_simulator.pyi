@@ -7,10 +7,17 @@ determines everything that happens. Values that do not fit raise ValueError with
 
 Call = tuple[int, int, int, float, int, bool]
 """(endpoint, route, count or -1, probability, request bytes, optional)"""
-Endpoint = tuple[int, str, float, list[float], int, float, list[list[Call]]]
-"""(service, distribution, cv, mean seconds by cluster, response bytes, error rate, stages)"""
+Cache = tuple[int, int, str, float, list[float]]
+"""(variable, capacity, distribution, cv, mean seconds of a hit by cluster)"""
+Rival = tuple[int, float, float]
+"""(endpoint, rate that doubles the service time, time constant of the rate in seconds)"""
+Endpoint = tuple[int, str, float, list[float], int, float, list[list[Call]], Cache | None, list[Rival]]
+"""(service, distribution, cv, mean seconds by cluster, response bytes, error rate, stages, cache,
+rivals)"""
 Service = tuple[list[int], list[int], int, float]
 """(pods by cluster, workers of a pod by cluster, queue of a pod, its timeout in seconds)"""
+Keys = list[tuple[int, list[float]]]
+"""By cluster: (first key, cumulative weights of the keys from it on)"""
 
 class Simulation:
     def __init__(
@@ -20,11 +27,13 @@ class Simulation:
         services: list[Service],
         endpoints: list[Endpoint],
         routes: int,
-        kinds: list[tuple[int, float]],
+        kinds: list[tuple[int, list[float]]],
         call_timeout_s: float,
         user_timeout_s: float,
         seed: int,
-    ) -> None: ...
+        keys: list[Keys] = ...,
+    ) -> None:
+        """`kinds`: (endpoint, share of each cluster's requests). `keys`: of every variable."""
     def set_load(self, load: list[list[tuple[float, float, float]]], poisson: bool) -> None:
         """Sets each cluster's load from now on: pieces of (seconds, first rate, last rate)."""
     def set_requests(self, requests: list[list[tuple[float, int]]]) -> None:
@@ -55,8 +64,8 @@ class Simulation:
     def take_counts(self) -> list[tuple[str, bytes]]:
         """Returns what was counted since the last time.
 
-        `arrived`, `served`, `failed`, `own_s` and `waited_s`: [endpoint, cluster]. `calls`: [route,
-        from, to]. `bytes` between clusters: [from, to].
+        `arrived`, `served`, `failed`, `own_s`, `waited_s` and `hits`: [endpoint, cluster]. `calls`:
+        [route, from, to]. `bytes` between clusters: [from, to].
         """
     def take_ended(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """Returns the users' requests that ended since the last time, in columns.

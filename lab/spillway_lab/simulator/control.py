@@ -17,6 +17,7 @@ from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.scenario.variants import VARIANTS
 from spillway_lab.simulator import known_model, stepped
 from spillway_lab.simulator.indices import Weights
+from spillway_lab.simulator.learned import Learned
 from spillway_lab.simulator.observed import Boards, Period
 from spillway_lab.simulator.planner import PLANNED, Planner
 from spillway_lab.simulator.stepped import STEPPED, Stepped
@@ -68,8 +69,8 @@ class Running:
     period_s = 1.0
 
     def __init__(self, steps: Stepped, world: World, frozen: bool) -> None:
-        self._steps, self._world, self._frozen = steps, world, frozen
-        self._known, self._boards = known_model.tables(world), Boards(world.indices)
+        self._steps, self._world = steps, world
+        self._learned, self._boards = Learned(world, frozen), Boards(world.indices)
 
     @property
     def plans(self) -> int:
@@ -80,11 +81,9 @@ class Running:
         return self._steps.papa
 
     def rules(self, seen: Period, now_s: float, changed: bool) -> Weights | None:
-        if changed and not self._frozen:
-            self._known = known_model.tables(self._world)
-        at = known_model.BEGAN + now_s
+        at, known = known_model.BEGAN + now_s, self._learned.after(seen, changed)
         boards = self._boards.add(seen, at)
-        return self._steps.rules(at, known_model.document(self._known, boards, self._world, now_s))
+        return self._steps.rules(at, known_model.document(known, boards, self._world, now_s))
 
 
 @dataclass
@@ -99,17 +98,17 @@ class Planned:
     period_s = 10.0
 
     def __post_init__(self) -> None:
-        self._boards = Boards(self.world.indices)
+        self._learned, self._boards = Learned(self.world), Boards(self.world.indices)
         self._last: Seen | None = None
 
     def rules(self, seen: Period, now_s: float, changed: bool) -> Weights | None:
         boards, now = self._boards.add(seen, known_model.BEGAN + now_s), Seen.of(seen)
+        known = self._learned.after(seen, changed)
         if not now.demand.any():
             return None
         if self._last is not None and not changed and now.resembles(self._last):
             return None
         self._last, self.plans = now, self.plans + 1
-        known = known_model.tables(self.world)
         return self.planner.rules(self.policy, known_model.document(known, boards, self.world, now_s))
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from spillway_simulator import Simulation
 
-from spillway_lab.scenario.application import Call, Endpoint
 from spillway_lab.scenario.loads import CLIENT_TIMEOUT_S, Segment
+from spillway_lab.simulator import native_form
 from spillway_lab.simulator.indices import check
 from spillway_lab.simulator.world import World
 
@@ -21,6 +21,7 @@ class Counts:
     served: np.ndarray
     failed: np.ndarray
     own_s: np.ndarray  # seconds of waiting and of service, summed over the served
+    hits: np.ndarray  # of the served, those whose key was cached
     calls: np.ndarray  # [route, from, to]
     bytes: np.ndarray  # [from, to]
 
@@ -41,16 +42,17 @@ class Engine:
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.indices = world, world.indices
-        self._scenario = scenario = self.indices.scenario
+        scenario = self.indices.scenario
         check(scenario)
         self._read_at, self.now_s = 0.0, 0.0
-        document, index = scenario.document, self.indices
+        index = self.indices
         self._simulation = Simulation(
             clusters=len(index.clusters),
-            services=[self._service(name) for name in index.services],
-            endpoints=[self._endpoint(name, endpoint) for name, endpoint in index.endpoints()],
+            services=native_form.services(world),
+            endpoints=native_form.endpoints(index),
             routes=len(index.routes),
-            kinds=[(index.classes.index(request.class_id), request.share) for request in document.requests],
+            kinds=native_form.kinds(index),
+            keys=native_form.keys(index),
             call_timeout_s=scenario.application.call_timeout_ms / 1000,
             user_timeout_s=CLIENT_TIMEOUT_S,
             seed=seed,
@@ -110,41 +112,3 @@ class Engine:
         small = [np.frombuffer(column, np.uint8) for column in (ok, cluster, kind)]
         latency_ms = np.frombuffer(latency_s) * 1000
         return Ended(np.frombuffer(at_s), latency_ms, small[0].astype(bool), small[1], small[2])
-
-    def _service(self, name: str) -> tuple[list[int], list[int], int, float]:
-        service, clusters = self._scenario.application.services[name], self.indices.clusters
-        pods = [self.world.pods[name, cluster] for cluster in clusters]
-        workers = [self.world.workers[name, cluster] for cluster in clusters]
-        return pods, workers, service.queue, service.queue_timeout_ms / 1000
-
-    def _endpoint(
-        self, name: str, endpoint: Endpoint
-    ) -> tuple[int, str, float, list[float], int, float, list[list[tuple[int, int, int, float, int, bool]]]]:
-        number = self._scenario.application.services[name].endpoints.index(endpoint)
-        mean_s = [
-            self._scenario.application_of(cluster).services[name].endpoints[number].service_time.mean_ms
-            / 1000
-            for cluster in self.indices.clusters
-        ]
-        stages = [[self._call(name, call) for call in stage] for stage in endpoint.calls]
-        time = endpoint.service_time
-        return (
-            self.indices.services.index(name),
-            time.distribution,
-            time.cv or 0.0,
-            mean_s,
-            endpoint.response_bytes,
-            endpoint.error_rate,
-            stages,
-        )
-
-    def _call(self, caller: str, call: Call) -> tuple[int, int, int, float, int, bool]:
-        endpoint, route = call.class_id, (caller, call.class_id)
-        return (
-            self.indices.classes.index(endpoint),
-            self.indices.routes.index(route),
-            -1 if call.count is None else call.count,
-            1.0 if call.probability is None else call.probability,
-            call.request_bytes,
-            call.optional,
-        )

@@ -61,6 +61,11 @@ class Indices:
         found = {name: flows.work(self.application, name, by_class) for name in self.services}
         return {name: work for name, work in found.items() if work is not None}
 
+    @cached_property
+    def variables(self) -> list[str]:
+        """Path variables whose values are keys of caches, each once."""
+        return list({e.cache.key: None for _, e in self.endpoints() if e.cache})
+
     def endpoints(self) -> Iterator[tuple[str, Endpoint]]:
         """Yields (service, endpoint), in the order of the classes."""
         for name, service in self.application.services.items():
@@ -112,16 +117,18 @@ def check(scenario: Scenario) -> None:
 
 
 def _problems(index: Indices) -> Iterator[str]:
-    for i, request in enumerate(index.scenario.document.requests):
-        if request.share_by_cluster:
-            yield f"requests[{i}].share_by_cluster: not simulated; allowed live only"
+    called = dict(zip(index.classes, (endpoint for _, endpoint in index.endpoints()), strict=True))
     for service, endpoint in index.endpoints():
         where = f"services.{service}.endpoints[{endpoint}]"
-        for key in ("cache", "contention"):
-            if getattr(endpoint, key):
-                yield f"{where}.{key}: not simulated; allowed live only"
         for call in (call for stage in endpoint.calls for call in stage):
-            if call.class_id not in index.classes:
+            if call.class_id in called:
+                new = [v for v in called[call.class_id].variables if v not in endpoint.variables]
+                for variable in (v for v in new if v in index.variables):
+                    yield (
+                        f"{where}.calls: {call.class_id} has the key {variable!r} of a cache, which this path "
+                        "does not hand on; allowed in simulations: a path that has it"
+                    )
+            else:
                 allowed = ", ".join(map(str, index.application.services[call.service].endpoints))
                 yield (
                     f"{where}.calls: {call.method} {call.path} of {call.service!r} is no endpoint of it; "

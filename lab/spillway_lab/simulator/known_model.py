@@ -6,7 +6,9 @@ do not know of a service's `delay_ms` in one cluster, since a class has one curv
 The boards are what streams would observe (observed.py).
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,22 @@ _SAMPLES = 1000
 Tables = dict[str, list[dict[str, Any]]]
 
 
-def tables(world: World) -> Tables:
-    """Returns what is known of the world's queues: rows without their times."""
-    index = world.indices
+def tables(world: World, misses: Mapping[str, float] = MappingProxyType({})) -> Tables:
+    """Returns what is known of the world's queues: rows without their times.
+
+    `misses`: by class, the share of requests that a cache does not have; without a share, all. Like
+    a curve, it is one number for all clusters. Contention is not known: each class is as if alone
+    (SLATE appendix C.3).
+    """
+    index = _with_hits(world.indices, misses)
     return {
         "curves": [
             _curve(index, name, service, endpoint)
             for name, service in index.application.services.items()
             for endpoint in service.endpoints
         ],
-        "capacities": _capacities(world),
-        "call_ratios": _ratios(index),
+        "capacities": _capacities(index, world),
+        "call_ratios": _ratios(index, misses),
     }
 
 
@@ -51,6 +58,29 @@ def document(known: Tables, boards: dict[str, Any], world: World, now_s: float) 
     }
     rows = {table: [row | times for row in found] for table, found in known.items()}
     return rows | boards | {"placement": pods}
+
+
+def _with_hits(index: Indices, misses: Mapping[str, float]) -> Indices:
+    """Returns the scenario with service times that are means over hits and misses."""
+    if not misses:
+        return index
+    application = index.application
+    services = {
+        name: service.model_copy(
+            update={"endpoints": [_mixed(e, misses.get(e.class_id(name), 1.0)) for e in service.endpoints]}
+        )
+        for name, service in application.services.items()
+    }
+    mixed = application.model_copy(update={"services": services})
+    return Indices(index.scenario.model_copy(update={"application": mixed}))
+
+
+def _mixed(endpoint: Endpoint, missed: float) -> Endpoint:
+    hit_ms = endpoint.cache.hit.mean_ms if endpoint.cache and endpoint.cache.hit else 0.0
+    mean_ms = missed * endpoint.service_time.mean_ms + (1 - missed) * hit_ms
+    return endpoint.model_copy(
+        update={"service_time": endpoint.service_time.model_copy(update={"mean_ms": mean_ms})}
+    )
 
 
 def _curve(index: Indices, name: str, service: Service, endpoint: Endpoint) -> dict[str, Any]:
@@ -80,11 +110,11 @@ def _endpoint_ms(index: Indices, cluster: str, name: str, endpoint: Endpoint) ->
     return index.scenario.application_of(cluster).services[name].endpoints[number].service_time.mean_ms
 
 
-def _capacities(world: World) -> list[dict[str, Any]]:
+def _capacities(index: Indices, world: World) -> list[dict[str, Any]]:
     found = []
     for (name, cluster), pods in world.pods.items():
         if pods:
-            own = world.indices.scenario.application_of(cluster).services[name].endpoints[0].service_time
+            own = index.scenario.application_of(cluster).services[name].endpoints[0].service_time
             rps = pods * world.workers[name, cluster] * world.speed[name, cluster] / own.mean_ms * 1000
             found.append({
                 "cluster": cluster, "service": name, "capacity_rps": rps, "source": "cpu",
@@ -93,7 +123,7 @@ def _capacities(world: World) -> list[dict[str, Any]]:
     return found
 
 
-def _ratios(index: Indices) -> list[dict[str, Any]]:
+def _ratios(index: Indices, misses: Mapping[str, float]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     sizes = {endpoint.class_id(name): endpoint.response_bytes for name, endpoint in index.endpoints()}
     for name, endpoint in index.endpoints():
@@ -105,5 +135,5 @@ def _ratios(index: Indices) -> list[dict[str, Any]]:
                 "response_bytes": float(sizes[called]), "samples": _SAMPLES, "probability": 1.0,
                 "success_rate": 1.0,
             })  # fmt: skip
-            row["calls_per_request"] += call.mean_count
+            row["calls_per_request"] += call.mean_count * misses.get(source, 1.0)
     return list(found.values())

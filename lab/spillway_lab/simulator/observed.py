@@ -28,6 +28,7 @@ class Period:
     arrived: np.ndarray  # [class, cluster], at servers
     served: np.ndarray
     failed: np.ndarray
+    hits: np.ndarray  # of the served, those whose key was cached
     exclusive_ms: np.ndarray  # of the served, summed: their own time, and the delay of their answers
     asked: np.ndarray  # [class, cluster], by users
     ended: np.ndarray  # by users' requests that ended, well or not
@@ -52,6 +53,7 @@ def period(world: World, counts: Counts, ended: Ended) -> Period:
         arrived=counts.arrived,
         served=counts.served,
         failed=counts.failed,
+        hits=counts.hits,
         exclusive_ms=counts.own_s * _MS + counts.served * delay_ms,
         asked=np.where(np.isin(np.arange(len(index.classes)), kinds)[:, None], counts.arrived, 0.0),
         ended=_sums(place, np.ones(len(good)), counts.arrived.shape),

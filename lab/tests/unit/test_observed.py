@@ -45,7 +45,7 @@ def _period(
     zeros = np.zeros(len(found), np.uint8)
     return observed.period(
         world,
-        Counts(seconds, arrived, served, refused, own_s, calls, np.zeros((2, 2))),
+        Counts(seconds, arrived, served, refused, own_s, np.zeros(places), calls, np.zeros((2, 2))),
         Ended(np.zeros(len(found)), abs(found), found >= 0, zeros + WEST, zeros),
     )
 

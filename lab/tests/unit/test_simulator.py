@@ -257,7 +257,9 @@ def _period(arrived: float, failed: float) -> Period:
     zero = np.zeros((len(INDEX.classes), len(INDEX.clusters)))
     asked, pairs = zero.copy(), np.zeros((len(INDEX.clusters),) * 2)
     asked[0] = arrived
-    return Period(10.0, zero + arrived, zero, zero + failed, zero, asked, zero, zero, zero, pairs, pairs)
+    return Period(
+        10.0, zero + arrived, zero, zero + failed, zero, zero, asked, zero, zero, zero, pairs, pairs
+    )
 
 
 @pytest.mark.parametrize(

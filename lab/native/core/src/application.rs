@@ -1,5 +1,7 @@
 //! The application: endpoints of services, their service times, and whom they call.
 
+use std::num::NonZeroUsize;
+
 use rand::Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rand_pcg::Pcg64;
@@ -55,6 +57,28 @@ pub struct Call {
     pub optional: bool,
 }
 
+/// A least-recently-used cache of an endpoint, in each pod for itself. A hit holds its worker for its
+/// own time, and makes no calls.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// The variable of users whose value is the key.
+    pub variable: usize,
+    pub capacity: NonZeroUsize,
+    pub hit: Shape,
+    /// Mean service time of a hit by cluster, seconds.
+    pub hit_s: Vec<f64>,
+}
+
+/// An endpoint that makes another one of its service slower, by the rate that a pod serves of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rival {
+    pub endpoint: usize,
+    /// The rate at which the service time has doubled.
+    pub doubles_at_rps: f64,
+    /// Time constant of the rate's exponential average.
+    pub window_s: f64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub service: usize,
@@ -64,6 +88,8 @@ pub struct Endpoint {
     pub response_bytes: u64,
     pub error_rate: f64,
     pub stages: Vec<Vec<Call>>,
+    pub cache: Option<Cache>,
+    pub rivals: Vec<Rival>,
 }
 
 /// A service's pods in every cluster. 0 pods: it is not there.

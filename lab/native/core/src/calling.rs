@@ -9,7 +9,7 @@ impl Engine {
     /// A user of a cluster sends a request.
     pub(crate) fn enter(&mut self, cluster: usize) {
         self.entered += 1;
-        let (kind, endpoint) = self.users.take(cluster);
+        let (kind, endpoint, asks) = self.users.take(cluster);
         let service = self.application.endpoints[endpoint].service;
         let pod = self.places.any(service, cluster, &mut self.chance);
         let frame = self.frames.add(Frame {
@@ -18,6 +18,8 @@ impl Engine {
             from: cluster as u16,
             pod,
             kind: kind as u16,
+            home: cluster as u16,
+            asks,
             ..Frame::sent(self.now)
         });
         self.agenda.await_answer(self.now, frame, &self.frames);
@@ -31,6 +33,7 @@ impl Engine {
         loop {
             let stage = self.frames[frame].stage as usize;
             if stage == self.application.endpoints[endpoint].stages.len() {
+                self.remember(frame);
                 self.answer(frame, false);
                 return;
             }
@@ -61,7 +64,7 @@ impl Engine {
         };
         let clusters = self.application.clusters;
         let service = self.application.endpoints[call.endpoint].service;
-        let caller = self.frames[parent].pod;
+        let Frame { pod: caller, home, asks, .. } = self.frames[parent];
         let pod = self.places.least_requests(service, to, caller, &mut self.chance);
         if pod != NONE {
             self.places.call_begins(caller, pod);
@@ -73,6 +76,8 @@ impl Engine {
             cluster: to as u16,
             from: from as u16,
             pod,
+            home,
+            asks,
             ..Frame::sent(self.now)
         });
         self.agenda.await_answer(self.now, frame, &self.frames);

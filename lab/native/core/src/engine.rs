@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::places::{Places, State};
 use crate::routes::Routes;
 use crate::statistics::{Counts, Ended};
-use crate::users::{Kind, Sent, Users};
+use crate::users::{Keys, Kind, Sent, Users};
 
 pub struct Engine {
     pub(crate) application: Application,
@@ -34,13 +34,20 @@ pub struct Engine {
 
 impl Engine {
     /// `user_timeout_s`: how long users wait for an answer.
-    pub fn new(application: Application, kinds: Vec<Kind>, user_timeout_s: f64, seed: u64) -> Self {
+    /// `keys`: of the variables of caches, by variable and cluster.
+    pub fn new(
+        application: Application,
+        kinds: Vec<Kind>,
+        keys: Vec<Vec<Keys>>,
+        user_timeout_s: f64,
+        seed: u64,
+    ) -> Self {
         let clusters = application.clusters;
         let mut seeds = Pcg64::seed_from_u64(seed);
         Self {
-            users: Users::new(kinds, clusters, &mut seeds),
+            users: Users::new(kinds, keys, clusters, &mut seeds),
             routes: Routes::new(application.routes, clusters),
-            places: Places::new(&application.services, clusters),
+            places: Places::new(&application),
             agenda: Agenda::new(application.call_timeout_s, user_timeout_s),
             frames: Frames::default(),
             chance: Pcg64::from_rng(&mut seeds),

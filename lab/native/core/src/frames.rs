@@ -32,6 +32,12 @@ pub struct Frame {
     /// NONE if the callee has no pods.
     pub pod: u32,
     pub kind: u16,
+    /// Cluster of the user.
+    pub home: u16,
+    /// What the user asks for. The values of path variables follow from it.
+    pub asks: u64,
+    /// Its key was in the callee's cache.
+    pub hit: bool,
     pub stage: u16,
     /// Calls of this stage that are not back.
     pub left: u32,
@@ -55,6 +61,9 @@ impl Frame {
             from: 0,
             pod: NONE,
             kind: 0,
+            home: 0,
+            asks: 0,
+            hit: false,
             stage: 0,
             left: 0,
             sent: now,

@@ -15,6 +15,7 @@ mod calling;
 mod deadlines;
 pub mod engine;
 mod frames;
+mod memory;
 pub mod places;
 mod pool;
 mod routes;

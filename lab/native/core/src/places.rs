@@ -3,8 +3,9 @@
 use rand::Rng;
 use rand_pcg::Pcg64;
 
-use crate::application::Service;
+use crate::application::Application;
 use crate::frames::NONE;
+use crate::memory::Memory;
 use crate::pool::Pool;
 
 /// What events change about a service in a cluster, as the emulator's state.
@@ -34,12 +35,15 @@ struct Place {
     used: usize,
     workers: usize,
     queue: usize,
+    /// Of a new pod.
+    memory: Memory,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 struct Pod {
     pool: Pool,
+    memory: Memory,
     /// Calls in progress of the pod's proxy, by the number of the called pod.
     calls: Vec<u32>,
 }
@@ -53,12 +57,19 @@ pub struct Places {
 }
 
 impl Places {
-    pub fn new(services: &[Service], clusters: usize) -> Self {
+    pub fn new(application: &Application) -> Self {
+        let clusters = application.clusters;
         let mut all = Self { clusters, places: vec![], pods: vec![] };
-        for (number, service) in services.iter().enumerate() {
+        for (number, service) in application.services.iter().enumerate() {
             for cluster in 0..clusters {
-                let (workers, queue) = (service.workers[cluster], service.queue);
-                all.places.push(Place { pods: vec![], used: 0, workers, queue, state: State::default() });
+                all.places.push(Place {
+                    pods: vec![],
+                    used: 0,
+                    workers: service.workers[cluster],
+                    queue: service.queue,
+                    memory: Memory::new(application, number),
+                    state: State::default(),
+                });
                 all.set_pods(number, cluster, service.pods[cluster]);
             }
         }
@@ -81,7 +92,8 @@ impl Places {
         place.used = pods;
         while place.pods.len() < pods {
             place.pods.push(self.pods.len() as u32);
-            self.pods.push(Pod { pool: Pool::new(place.workers, place.queue), calls: vec![] });
+            let pool = Pool::new(place.workers, place.queue);
+            self.pods.push(Pod { pool, memory: place.memory.clone(), calls: vec![] });
         }
     }
 
@@ -98,6 +110,10 @@ impl Places {
 
     pub fn pool(&mut self, pod: u32) -> &mut Pool {
         &mut self.pods[pod as usize].pool
+    }
+
+    pub fn memory(&mut self, pod: u32) -> &mut Memory {
+        &mut self.pods[pod as usize].memory
     }
 
     /// Draws the pod that a user's request goes to: any. NONE if there are no pods.

@@ -40,11 +40,35 @@ impl Engine {
     fn serve(&mut self, frame: u32) {
         let (endpoint, service, cluster) = self.place(frame);
         let speed = self.places.state(service, cluster).speed;
+        let key = self.key(frame);
+        let memory = self.places.memory(self.frames[frame].pod);
+        let slowdown = memory.serves(endpoint, self.now);
+        let hit = key.is_some_and(|key| memory.knows(endpoint, key));
         let endpoint = &self.application.endpoints[endpoint];
-        let seconds = endpoint.mean_s[cluster] / speed * endpoint.shape.draw(&mut self.chance);
+        let (shape, mean_s) = match &endpoint.cache {
+            Some(cache) if hit => (cache.hit, cache.hit_s[cluster]),
+            _ => (endpoint.shape, endpoint.mean_s[cluster]),
+        };
+        let seconds = mean_s * slowdown / speed * shape.draw(&mut self.chance);
         self.frames[frame].phase = Phase::Serving;
         self.frames[frame].started = self.now;
+        self.frames[frame].hit = hit;
         self.agenda.add(self.now + seconds, frame, Happens::Served);
+    }
+
+    /// The frame's key, if its endpoint has a cache.
+    fn key(&self, frame: u32) -> Option<u64> {
+        let Frame { endpoint, home, asks, .. } = self.frames[frame];
+        let cache = self.application.endpoints[endpoint as usize].cache.as_ref()?;
+        Some(self.users.key(cache.variable, home as usize, asks))
+    }
+
+    /// A frame has succeeded: its key is in the cache of its pod from now on.
+    pub(crate) fn remember(&mut self, frame: u32) {
+        if let Some(key) = self.key(frame) {
+            let Frame { endpoint, pod, .. } = self.frames[frame];
+            self.places.memory(pod).remember(endpoint as usize, key);
+        }
     }
 
     /// Serves waiting requests of a pod while it has free workers.
@@ -71,6 +95,11 @@ impl Engine {
         self.counts.served[row] += 1;
         self.counts.own_s[row] += self.now - arrived;
         self.counts.waited_s[row] += started - arrived;
+        if self.frames[frame].hit {
+            self.counts.hits[row] += 1;
+            self.answer(frame, false);
+            return;
+        }
         self.frames[frame].phase = Phase::Calling;
         self.call(frame);
     }

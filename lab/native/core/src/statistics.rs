@@ -12,6 +12,8 @@ pub struct Counts {
     pub own_s: Vec<f64>,
     /// Of these, seconds of waiting [endpoint, cluster].
     pub waited_s: Vec<f64>,
+    /// Served requests whose key was cached [endpoint, cluster].
+    pub hits: Vec<u64>,
     /// Calls [route, from, to].
     pub calls: Vec<u64>,
     /// Bytes of requests and answers that left a cluster for another [from, to].
@@ -27,6 +29,7 @@ impl Counts {
             failed: vec![0; places],
             own_s: vec![0.0; places],
             waited_s: vec![0.0; places],
+            hits: vec![0; places],
             calls: vec![0; routes * clusters * clusters],
             bytes: vec![0; clusters * clusters],
         }

@@ -5,11 +5,27 @@ use rand_pcg::Pcg64;
 
 use crate::arrivals::{Arrivals, Segment};
 
-/// A kind of request that users send: to which endpoint, and its share of all requests.
-#[derive(Clone, Copy, Debug)]
+/// A kind of request that users send: to which endpoint, and its share of each cluster's requests.
+#[derive(Clone, Debug)]
 pub struct Kind {
     pub endpoint: usize,
-    pub share: f64,
+    pub shares: Vec<f64>,
+}
+
+/// The values that a cluster's users give to a variable.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    pub first: u64,
+    /// Cumulative weights of the keys from the first on.
+    pub weights: Vec<f64>,
+}
+
+impl Keys {
+    fn draw(&self, chance: &mut Pcg64) -> u64 {
+        let last = self.weights.len() - 1;
+        let drawn = chance.random::<f64>() * self.weights[last];
+        self.first + self.weights.partition_point(|weight| *weight <= drawn).min(last) as u64
+    }
 }
 
 /// The time and the kind of a request of a user.
@@ -30,6 +46,8 @@ enum Source {
 #[derive(Clone, Debug)]
 pub struct Users {
     kinds: Vec<Kind>,
+    /// [variable][cluster]
+    keys: Vec<Vec<Keys>>,
     chances: Vec<Pcg64>,
     sources: Vec<Source>,
     /// The next request of each cluster.
@@ -37,9 +55,9 @@ pub struct Users {
 }
 
 impl Users {
-    pub fn new(kinds: Vec<Kind>, clusters: usize, seeds: &mut impl RngCore) -> Self {
+    pub fn new(kinds: Vec<Kind>, keys: Vec<Vec<Keys>>, clusters: usize, seeds: &mut impl RngCore) -> Self {
         let chances = (0..clusters).map(|_| Pcg64::from_rng(seeds)).collect();
-        Self { kinds, chances, sources: vec![], upcoming: vec![] }
+        Self { kinds, keys, chances, sources: vec![], upcoming: vec![] }
     }
 
     /// Sets the load of every cluster, from now on.
@@ -61,32 +79,37 @@ impl Users {
         &self.upcoming
     }
 
-    /// Takes the upcoming request of a cluster. Returns its kind and its endpoint.
-    pub fn take(&mut self, cluster: usize) -> (usize, usize) {
+    /// Takes the upcoming request of a cluster. Returns its kind, its endpoint and what it asks for.
+    pub fn take(&mut self, cluster: usize) -> (usize, usize, u64) {
         let (_, kind) = self.upcoming[cluster];
+        let asks = if self.keys.is_empty() { 0 } else { self.chances[cluster].next_u64() };
         self.upcoming[cluster] = self.next(cluster);
-        (kind, self.kinds[kind].endpoint)
+        (kind, self.kinds[kind].endpoint, asks)
+    }
+
+    /// Returns the value of a variable in a request of a user of a cluster that asks for this.
+    pub fn key(&self, variable: usize, cluster: usize, asks: u64) -> u64 {
+        self.keys[variable][cluster].draw(&mut Pcg64::seed_from_u64(asks.wrapping_add(variable as u64)))
     }
 
     fn next(&mut self, cluster: usize) -> Sent {
         let chance = &mut self.chances[cluster];
         match &mut self.sources[cluster] {
-            Source::Drawn(arrivals) => (arrivals.next(chance), draw_kind(&self.kinds, chance)),
+            Source::Drawn(arrivals) => (arrivals.next(chance), draw_kind(&self.kinds, cluster, chance)),
             Source::Recorded(requests) => requests.next().unwrap_or(NEVER),
         }
     }
 }
 
-fn draw_kind(kinds: &[Kind], chance: &mut Pcg64) -> usize {
-    let last = kinds.len() - 1;
-    if last == 0 {
+fn draw_kind(kinds: &[Kind], cluster: usize, chance: &mut Pcg64) -> usize {
+    if kinds.len() == 1 {
         return 0;
     }
-    let total: f64 = kinds.iter().map(|kind| kind.share).sum();
+    let total: f64 = kinds.iter().map(|kind| kind.shares[cluster]).sum();
     let mut left = chance.random::<f64>() * total;
     let chosen = kinds.iter().position(|kind| {
-        left -= kind.share;
+        left -= kind.shares[cluster];
         left < 0.0
     });
-    chosen.unwrap_or(last)
+    chosen.or_else(|| kinds.iter().rposition(|kind| kind.shares[cluster] > 0.0)).unwrap_or(0)
 }

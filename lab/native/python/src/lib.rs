@@ -2,14 +2,16 @@
 //!
 //! The bindings only convert values. The interpreter lock is released while the simulation runs.
 
+use std::num::NonZeroUsize;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use spillway_simulation::application::{Application, Call, Endpoint, Service, Shape, Times};
+use spillway_simulation::application::{Application, Cache, Call, Endpoint, Rival, Service, Shape, Times};
 use spillway_simulation::arrivals::Segment;
 use spillway_simulation::engine::Engine;
 use spillway_simulation::places::State;
-use spillway_simulation::users::Kind;
+use spillway_simulation::users::{Keys, Kind};
 
 #[pymodule]
 mod spillway_simulator {
@@ -19,8 +21,16 @@ mod spillway_simulator {
 
 /// (endpoint, route, count or -1, probability, request bytes, optional)
 type CallTuple = (usize, usize, i64, f64, u64, bool);
-/// (service, distribution, cv, mean seconds by cluster, response bytes, error rate, stages)
-type EndpointTuple = (usize, String, f64, Vec<f64>, u64, f64, Vec<Vec<CallTuple>>);
+/// (variable, capacity, distribution, cv, mean seconds of a hit by cluster)
+type CacheTuple = (usize, NonZeroUsize, String, f64, Vec<f64>);
+/// (endpoint, rate that doubles the service time, time constant in seconds)
+type RivalTuple = (usize, f64, f64);
+/// (service, distribution, cv, mean seconds by cluster, response bytes, error rate, stages, cache,
+/// rivals)
+type EndpointTuple =
+    (usize, String, f64, Vec<f64>, u64, f64, Vec<Vec<CallTuple>>, Option<CacheTuple>, Vec<RivalTuple>);
+/// By cluster: (first key, cumulative weights of the keys from it on)
+type KeysTuple = Vec<(u64, Vec<f64>)>;
 /// (pods by cluster, workers by cluster, queue, queue timeout in seconds)
 type ServiceTuple = (Vec<usize>, Vec<usize>, usize, f64);
 
@@ -32,20 +42,31 @@ fn call((endpoint, route, count, probability, request_bytes, optional): CallTupl
     Call { endpoint, route, times, request_bytes, optional }
 }
 
+fn shape(endpoint: usize, distribution: &str, cv: f64) -> PyResult<Shape> {
+    match distribution {
+        "constant" => Ok(Shape::Constant),
+        "exponential" => Ok(Shape::Exponential),
+        "lognormal" => Ok(Shape::Lognormal(cv)),
+        other => Err(PyValueError::new_err(format!(
+            "endpoints[{endpoint}]: distribution {other:?}; allowed: constant, exponential, lognormal"
+        ))),
+    }
+}
+
 fn endpoint(number: usize, tuple: EndpointTuple) -> PyResult<Endpoint> {
-    let (service, distribution, cv, mean_s, response_bytes, error_rate, stages) = tuple;
-    let shape = match distribution.as_str() {
-        "constant" => Shape::Constant,
-        "exponential" => Shape::Exponential,
-        "lognormal" => Shape::Lognormal(cv),
-        other => {
-            return Err(PyValueError::new_err(format!(
-                "endpoints[{number}]: distribution {other:?}; allowed: constant, exponential, lognormal"
-            )));
-        }
-    };
+    let (service, distribution, cv, mean_s, response_bytes, error_rate, stages, cache, rivals) = tuple;
     let stages = stages.into_iter().map(|stage| stage.into_iter().map(call).collect()).collect();
-    Ok(Endpoint { service, shape, mean_s, response_bytes, error_rate, stages })
+    let cache = cache
+        .map(|(variable, capacity, distribution, cv, hit_s)| {
+            shape(number, &distribution, cv).map(|hit| Cache { variable, capacity, hit, hit_s })
+        })
+        .transpose()?;
+    let rivals = rivals
+        .into_iter()
+        .map(|(endpoint, doubles_at_rps, window_s)| Rival { endpoint, doubles_at_rps, window_s })
+        .collect();
+    let shape = shape(number, &distribution, cv)?;
+    Ok(Endpoint { service, shape, mean_s, response_bytes, error_rate, stages, cache, rivals })
 }
 
 fn check(name: &str, found: usize, expected: usize) -> PyResult<()> {
@@ -55,7 +76,7 @@ fn check(name: &str, found: usize, expected: usize) -> PyResult<()> {
     Err(PyValueError::new_err(format!("{name}: {found} values; must be {expected}")))
 }
 
-fn checked(app: &Application, kinds: &[Kind]) -> PyResult<()> {
+fn checked(app: &Application, kinds: &[Kind], keys: &[Vec<Keys>]) -> PyResult<()> {
     for (number, service) in app.services.iter().enumerate() {
         check(&format!("services[{number}].pods"), service.pods.len(), app.clusters)?;
         check(&format!("services[{number}].workers"), service.workers.len(), app.clusters)?;
@@ -70,9 +91,35 @@ fn checked(app: &Application, kinds: &[Kind]) -> PyResult<()> {
                 "endpoints[{number}]: names a service, an endpoint or a route that is not there"
             )));
         }
+        if let Some(cache) = &endpoint.cache {
+            check(&format!("endpoints[{number}].cache: hit seconds"), cache.hit_s.len(), app.clusters)?;
+            if cache.variable >= keys.len() {
+                return Err(PyValueError::new_err(format!(
+                    "endpoints[{number}].cache: a variable without keys"
+                )));
+            }
+        }
+        let fellow = |rival: &Rival| app.endpoints.get(rival.endpoint).map(|e| e.service);
+        if endpoint.rivals.iter().any(|rival| fellow(rival) != Some(endpoint.service)) {
+            return Err(PyValueError::new_err(format!(
+                "endpoints[{number}].rivals: one that is no endpoint of the same service"
+            )));
+        }
     }
     if kinds.is_empty() || kinds.iter().any(|kind| kind.endpoint >= app.endpoints.len()) {
         return Err(PyValueError::new_err("kinds: none, or one of an endpoint that is not there"));
+    }
+    for (number, kind) in kinds.iter().enumerate() {
+        check(&format!("kinds[{number}]: shares"), kind.shares.len(), app.clusters)?;
+    }
+    for (number, by_cluster) in keys.iter().enumerate() {
+        check(&format!("keys[{number}]"), by_cluster.len(), app.clusters)?;
+        let rising = |keys: &Keys| keys.weights.first() > Some(&0.0) && keys.weights.is_sorted();
+        if !by_cluster.iter().all(rising) {
+            return Err(PyValueError::new_err(format!(
+                "keys[{number}]: cumulative weights; allowed: one or more, above 0 and rising"
+            )));
+        }
     }
     Ok(())
 }
@@ -114,17 +161,18 @@ type Columns<'py> =
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (*, clusters, services, endpoints, routes, kinds, call_timeout_s, user_timeout_s, seed))]
+    #[pyo3(signature = (*, clusters, services, endpoints, routes, kinds, call_timeout_s, user_timeout_s, seed, keys=vec![]))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         clusters: usize,
         services: Vec<ServiceTuple>,
         endpoints: Vec<EndpointTuple>,
         routes: usize,
-        kinds: Vec<(usize, f64)>,
+        kinds: Vec<(usize, Vec<f64>)>,
         call_timeout_s: f64,
         user_timeout_s: f64,
         seed: u64,
+        keys: Vec<KeysTuple>,
     ) -> PyResult<Self> {
         let services: Vec<Service> = services
             .into_iter()
@@ -132,11 +180,14 @@ impl Simulation {
             .collect();
         let endpoints =
             endpoints.into_iter().enumerate().map(|(n, e)| endpoint(n, e)).collect::<PyResult<Vec<_>>>()?;
-        let kinds: Vec<Kind> = kinds.into_iter().map(|(endpoint, share)| Kind { endpoint, share }).collect();
+        let kinds: Vec<Kind> =
+            kinds.into_iter().map(|(endpoint, shares)| Kind { endpoint, shares }).collect();
+        let range = |(first, weights)| Keys { first, weights };
+        let keys: Vec<Vec<Keys>> = keys.into_iter().map(|k| k.into_iter().map(range).collect()).collect();
         let application = Application { clusters, services, endpoints, routes, call_timeout_s };
-        checked(&application, &kinds)?;
+        checked(&application, &kinds, &keys)?;
         let (services, kind_count) = (application.services.len(), kinds.len());
-        let engine = Engine::new(application, kinds, user_timeout_s, seed);
+        let engine = Engine::new(application, kinds, keys, user_timeout_s, seed);
         Ok(Self { engine, clusters, services, routes, kinds: kind_count })
     }
 
@@ -237,6 +288,7 @@ impl Simulation {
             ("failed", counts(py, &found.failed)),
             ("own_s", floats(py, &found.own_s)),
             ("waited_s", floats(py, &found.waited_s)),
+            ("hits", counts(py, &found.hits)),
             ("calls", counts(py, &found.calls)),
             ("bytes", counts(py, &found.bytes)),
         ]

@@ -6,7 +6,7 @@ use spillway_simulation::users::Kind;
 
 /// Users request the first endpoint.
 pub fn entry() -> Vec<Kind> {
-    vec![Kind { endpoint: 0, share: 1.0 }]
+    vec![Kind { endpoint: 0, shares: vec![1.0; 2] }]
 }
 
 pub fn queue(workers: usize, shape: Shape, mean_s: f64) -> Application {
@@ -25,6 +25,8 @@ pub fn queue(workers: usize, shape: Shape, mean_s: f64) -> Application {
             response_bytes: 0,
             error_rate: 0.0,
             stages: vec![],
+            cache: None,
+            rivals: vec![],
         }],
         routes: 0,
         call_timeout_s: 1e9,
@@ -45,6 +47,8 @@ pub fn chain(error_rate: f64, queue: usize, queue_timeout_s: f64, optional: bool
         response_bytes: 100,
         error_rate,
         stages,
+        cache: None,
+        rivals: vec![],
     };
     let service = |pods| Service { pods, workers: vec![2, 2], queue, queue_timeout_s };
     Application {

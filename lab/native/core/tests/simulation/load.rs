@@ -17,7 +17,7 @@ proptest! {
             rates.iter().map(|&(rate, to_rate, seconds)| Segment { seconds, rate, to_rate }).collect();
         let expected: f64 = rates.iter().map(|(a, b, s)| s * (a + b) / 2.0).sum();
         let seconds: f64 = rates.iter().map(|r| r.2).sum();
-        let mut engine = Engine::new(queue(1, Shape::Constant, 1e-6), entry(), 9.0, seed);
+        let mut engine = Engine::new(queue(1, Shape::Constant, 1e-6), entry(), vec![], 9.0, seed);
         engine.set_load(vec![segments], false);
         engine.run(seconds + 1.0);
         let ended = engine.take_ended();

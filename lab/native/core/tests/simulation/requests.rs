@@ -14,7 +14,7 @@ fn a_call_to_another_cluster_takes_the_round_trip_and_its_bytes_are_counted() {
     for endpoint in &mut app.endpoints {
         endpoint.shape = Shape::Constant;
     }
-    let mut engine = Engine::new(app, entry(), 10.0, 1);
+    let mut engine = Engine::new(app, entry(), vec![], 10.0, 1);
     engine.set_round_trips(&[0.0, 0.05, 0.05, 0.0]);
     engine.set_weights(&[0.0, 1.0, 0.0, 1.0]);
     engine.set_load(vec![load(1.0, 10.0), vec![]], false);
@@ -29,8 +29,8 @@ fn a_call_to_another_cluster_takes_the_round_trip_and_its_bytes_are_counted() {
 #[test]
 fn recorded_requests_wait_for_the_first_free_worker() {
     for (workers, expected) in [(1, [10, 20, 30]), (2, [10, 10, 20])] {
-        let kinds = vec![Kind { endpoint: 0, share: 1.0 }; 2];
-        let mut engine = Engine::new(queue(workers, Shape::Constant, 0.01), kinds, 10.0, 1);
+        let kinds = vec![Kind { endpoint: 0, shares: vec![1.0; 2] }; 2];
+        let mut engine = Engine::new(queue(workers, Shape::Constant, 0.01), kinds, vec![], 10.0, 1);
         engine.set_requests(vec![vec![(5.0, 0), (5.0, 1), (5.0, 0)]]);
         engine.run(f64::INFINITY);
         let ended = engine.take_ended();
@@ -43,7 +43,7 @@ fn recorded_requests_wait_for_the_first_free_worker() {
 #[test]
 fn calls_without_a_way_or_a_weight_fail_at_once() {
     for (way, weights) in [(f64::INFINITY, [0.0, 1.0, 0.0, 1.0]), (0.05, [0.0; 4])] {
-        let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), 10.0, 1);
+        let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), vec![], 10.0, 1);
         engine.set_round_trips(&[0.0, way, way, 0.0]);
         engine.set_weights(&weights);
         engine.set_load(vec![load(1.0, 10.0), vec![]], false);
@@ -59,7 +59,7 @@ fn a_caller_that_waits_too_long_fails_and_the_callee_finishes() {
     let mut app = chain(0.0, 100, 10.0, false);
     app.endpoints[1].mean_s = vec![3.0; 2];
     app.endpoints[1].shape = Shape::Constant;
-    let mut engine = Engine::new(app, entry(), 10.0, 1);
+    let mut engine = Engine::new(app, entry(), vec![], 10.0, 1);
     engine.set_weights(&[1.0, 0.0, 0.0, 0.0]);
     engine.set_load(vec![load(1.0, 1.0), vec![]], false);
     engine.run(100.0);
@@ -72,7 +72,7 @@ fn a_caller_that_waits_too_long_fails_and_the_callee_finishes() {
 fn a_user_waits_no_longer_than_the_timeout() {
     let mut app = queue(1, Shape::Constant, 5.0);
     app.services[0].queue = 10;
-    let mut engine = Engine::new(app, entry(), 2.0, 1);
+    let mut engine = Engine::new(app, entry(), vec![], 2.0, 1);
     engine.set_load(vec![load(1.0, 3.0)], false);
     engine.run(100.0);
     let ended = engine.take_ended();
@@ -83,7 +83,7 @@ fn a_user_waits_no_longer_than_the_timeout() {
 
 #[test]
 fn a_service_that_is_gone_or_slow_shows_it() {
-    let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), 10.0, 1);
+    let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), vec![], 10.0, 1);
     engine.set_weights(&[1.0, 0.0, 0.0, 0.0]);
     engine.set_state(1, 0, State { available: false, ..State::default() });
     engine.set_load(vec![load(10.0, 10.0), vec![]], false);
@@ -110,7 +110,7 @@ proptest! {
     ) {
         let mut app = chain(error_rate, queue, timeout, optional);
         app.call_timeout_s = call;
-        let mut engine = Engine::new(app, entry(), user, seed);
+        let mut engine = Engine::new(app, entry(), vec![], user, seed);
         engine.set_round_trips(&[0.0, 0.01, 0.01, 0.0]);
         engine.set_weights(&[here, there, 0.0, 0.0]);
         engine.set_load(vec![load(rate, 5.0), vec![]], true);

@@ -8,7 +8,7 @@ use crate::applications::{chain, entry, load};
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
-        let mut engine = Engine::new(chain(0.1, 5, 0.1, true), entry(), 1.0, seed);
+        let mut engine = Engine::new(chain(0.1, 5, 0.1, true), entry(), vec![], 1.0, seed);
         engine.set_weights(&[1.0, 1.0, 0.0, 0.0]);
         engine.set_load(vec![load(100.0, 20.0), vec![]], true);
         for second in 1..=30 {
@@ -27,8 +27,8 @@ type Sent = Vec<(u8, u8, u64)>;
 fn sent(seed: u64, weights: &[f64]) -> (Sent, Vec<f64>) {
     let mut app = chain(0.1, 5, 0.1, true);
     app.services[0].pods = vec![1, 1];
-    let kinds = vec![Kind { endpoint: 0, share: 2.0 }, Kind { endpoint: 0, share: 1.0 }];
-    let mut engine = Engine::new(app, kinds, 1.0, seed);
+    let kinds = vec![Kind { endpoint: 0, shares: vec![2.0; 2] }, Kind { endpoint: 0, shares: vec![1.0; 2] }];
+    let mut engine = Engine::new(app, kinds, vec![], 1.0, seed);
     engine.set_round_trips(&[0.0, 0.05, 0.05, 0.0]);
     engine.set_weights(weights);
     engine.set_load(vec![load(100.0, 20.0), load(30.0, 20.0)], true);

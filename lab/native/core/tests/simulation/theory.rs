@@ -8,7 +8,7 @@ use crate::applications::{balanced, entry, load, queue};
 /// Returns the mean wait in seconds of a queue with Poisson arrivals.
 fn mean_wait(workers: usize, shape: Shape, utilisation: f64, requests: f64, seed: u64) -> f64 {
     let rate = utilisation * workers as f64;
-    let mut engine = Engine::new(queue(workers, shape, 1.0), entry(), 1e9, seed);
+    let mut engine = Engine::new(queue(workers, shape, 1.0), entry(), vec![], 1e9, seed);
     engine.set_load(vec![load(rate, requests / rate)], true);
     engine.run(f64::MAX);
     let counts = engine.take_counts();
@@ -55,7 +55,7 @@ fn a_queue_with_one_worker_waits_as_pollaczek_and_khinchine_say() {
 
 #[test]
 fn workers_are_busy_for_the_offered_load() {
-    let mut engine = Engine::new(queue(4, Shape::Exponential, 0.04), entry(), 1e9, 7);
+    let mut engine = Engine::new(queue(4, Shape::Exponential, 0.04), entry(), vec![], 1e9, 7);
     engine.set_load(vec![load(50.0, 10_000.0)], true);
     engine.run(10_000.0);
     let busy = engine.busy_seconds()[0] / 10_000.0;
@@ -65,7 +65,7 @@ fn workers_are_busy_for_the_offered_load() {
 /// Returns the mean time at `called` pods of one worker, 70 % busy, whose service times have mean 1.
 fn mean_time_behind(callers: usize, called: usize, requests: f64) -> f64 {
     let rate = 0.7 * called as f64;
-    let mut engine = Engine::new(balanced(callers, called), entry(), 1e9, 1);
+    let mut engine = Engine::new(balanced(callers, called), entry(), vec![], 1e9, 1);
     engine.set_weights(&[1.0]);
     engine.set_load(vec![load(rate, requests / rate)], true);
     engine.run(f64::MAX);
