@@ -19,6 +19,7 @@ from spillway_lab.report.statistics import METRICS, Comparison
 from spillway_lab.scenario import scenario as scenarios
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator.rounds import Simulated, lengthened, rounds
+from spillway_lab.stack.stack import ROOT
 
 
 @click.command("simulate", cls=command_line.Command)
@@ -48,7 +49,7 @@ def command(file: Path, out: Path, policies: tuple[str, ...], seed: int, seconds
     with tempfile.TemporaryDirectory() as folder:
         found = list(rounds(scenario, names, seed, Path(folder), progress.stage))
     progress.end(f"{sum(len(each.samples) for each in found)} requests")
-    again = ["python", "-m", "spillway_lab", "simulate", "--scenario", str(file), "--seed", str(seed)]
+    again = ["python", "-m", "spillway_lab", "simulate", "--scenario", _named(file), "--seed", str(seed)]
     again += ["--seconds", f"{seconds:g}"] + [part for name in policies for part in ("--policy", name)]
     run, samples = _run(scenario, seed, shlex.join(again), started, found), [f.samples for f in found]
     results.write(out / scenario.name, run, samples)
@@ -58,6 +59,12 @@ def command(file: Path, out: Path, policies: tuple[str, ...], seed: int, seconds
         return
     click.echo("\n".join([outcome.figures(comparison), *outcome.verdicts(run, comparison)]))
     click.echo(f"results: {out / scenario.name}", file=sys.stderr)
+
+
+def _named(file: Path) -> str:
+    """Returns a file's path as it is from the root of the repository, if it is in there."""
+    path = file.resolve()
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else file)
 
 
 def _values(comparison: Comparison, policy: str) -> dict[str, float | None]:

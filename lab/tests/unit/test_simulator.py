@@ -311,6 +311,14 @@ def test_a_policy_that_is_named_twice_is_simulated_once(tmp_path: Path):
     assert run.command.endswith("--seed 1 --seconds 3 --policy waterfall --policy local")
 
 
+def test_the_command_of_results_has_the_path_from_the_repository_s_root(tmp_path: Path, monkeypatch):
+    """So that a published result says nothing of the machine, and the command runs anywhere."""
+    file = _file(tmp_path, {"warm_up_seconds": 0, "measured_seconds": 2, "rps": {"west": 10}})
+    monkeypatch.setattr("spillway_lab.commands.simulate.ROOT", tmp_path)
+    _simulate(file, "--seconds", "2", "--policy", "local")
+    assert "simulate --scenario two.yaml --seed" in results.read_run(tmp_path / "two").command
+
+
 def test_figures_of_rounds_without_requests_are_unknown(tmp_path: Path, capsys):
     """They are null, neither 0 nor a number that JSON does not have."""
     idle = {"warm_up_seconds": 0, "measured_seconds": 20, "rps": {"west": 0}}
