@@ -27,7 +27,7 @@ from spillway_optimizer.problem.penalties import CEILING_MS
 
 _FIRST = (0.0, 0.5, 0.75, 0.9, U_LINEAR, 1.1, 2.0)  # utilisations between the first cells
 _PARTS = 4  # of a cell that is divided
-_ROUNDS = 10  # where only a small part of an item is taken, each one just quarters what is missed
+_ROUNDS = 10  # each quarters what is missed where a small part of an item is taken, more elsewhere
 _NEAR = 3e-5  # relative to the peak: what a cell may miss
 
 
