@@ -54,7 +54,7 @@ def _keys(west: int, south: int) -> Scenario:
 def test_requests_hit_where_users_ask_for_the_same_keys(first, hits):
     """A cache of 100 keys that are asked for alike: one of two requests hits when there are 200."""
     to_west = {("central", "gateway", RECORDS): {"west": 1}}
-    engine, seen = _run(_keys(first, 500), {"central": 10, "west": 10, "south": 1}, to_west)
+    engine, seen = _run(_keys(first, 500), {"central": 4, "west": 4, "south": 1}, to_west)
     k, west = engine.indices.classes.index(RECORDS), engine.indices.clusters.index("west")
     assert seen.hits[k, west] / seen.served[k, west] == pytest.approx(hits, abs=0.03)
     assert seen.exclusive_ms[k, west] / seen.served[k, west] == pytest.approx(75 * (1 - hits), rel=0.2, abs=1)
