@@ -16,8 +16,8 @@ import filter_tables
 import program_tables
 from pydantic.fields import FieldInfo
 from spillway_clickhouse import config as clickhouse
-from spillway_optimizer.service import config as optimizer
-from spillway_optimizer.service.metrics import FAMILIES as OPTIMIZER_METRICS
+from spillway_optimizer.solving import config as optimizer
+from spillway_optimizer.solving.metrics import FAMILIES as OPTIMIZER_METRICS
 from spillway_publisher.process import config as publisher
 from spillway_publisher.service.metrics import FAMILIES as PUBLISHER_METRICS
 from spillway_runtime import metrics, settings

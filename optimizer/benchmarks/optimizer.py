@@ -24,10 +24,10 @@ from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.process.states import States
 from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.service.following import Following
-from spillway_optimizer.service.routing import route_all
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import relaxation
 from spillway_optimizer.solvers.fast import Fast
+from spillway_optimizer.solving.routing import route_all
 from spillway_optimizer.workers.parallel import Parallel
 
 GAP = 1e-3

@@ -20,7 +20,7 @@ from spillway_optimizer import OptimizerError
 from spillway_optimizer.clients import hot
 from spillway_optimizer.commands import certify, run, steps
 from spillway_optimizer.policies import REGISTRY
-from spillway_optimizer.service import config
+from spillway_optimizer.solving import config
 
 
 @click.group(cls=command_line.Group)

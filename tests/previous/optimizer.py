@@ -11,7 +11,7 @@ from spillway_optimizer.papa.checkpoint import Checkpoint, Trial
 from spillway_optimizer.papa.step import Progress
 from spillway_optimizer.papa.steps_table import step_row
 from spillway_optimizer.problem.rules import RuleKey, of_ruleset
-from spillway_optimizer.service.solves_table import Occasion, solve_row
+from spillway_optimizer.solving.solves_table import Occasion, solve_row
 
 OUT, TREE = Path(os.environ["SPILLWAY_PREVIOUS"]), Path(os.environ["SPILLWAY_TREE"])
 _spec = importlib.util.spec_from_file_location("golden", TREE / "optimizer" / "tests" / "golden.py")

@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 from spillway_runtime import command_line
 
-from spillway_lab.findings import pages, reading
+from spillway_lab.findings import reading
+from spillway_lab.pages import pages
 from spillway_lab.stack.stack import ROOT
 
 EXPERIMENTS, PAPERS = ROOT / "lab/experiments", ROOT / "lab/papers.yaml"

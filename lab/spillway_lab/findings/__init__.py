@@ -1,4 +1,4 @@
-"""What the runs of experiments show: figures beside the papers' figures, verdicts, and pages.
+"""What the runs of experiments have found: figures beside the papers' figures, and verdicts.
 
 This package reads results and runs nothing.
 """

@@ -1,17 +1,16 @@
 """Our figures beside those of the papers. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from spillway_lab.findings.blocks import Table
 from spillway_lab.findings.gathered import RunFigures
 from spillway_lab.findings.papers import Figure
-from spillway_lab.findings.verdicts import NAMES, Reach, interval, reach
+from spillway_lab.findings.verdicts import Reach, reach
 from spillway_lab.report.statistics import UNKNOWN, Estimate
 
-_NOT_RUN = "not run"
+NOT_RUN = "not run"
 _WORDS: Mapping[Reach, str] = {
     "not told apart": "not told apart",
     "disturbed": "disturbed: no conclusion",
@@ -33,7 +32,7 @@ class Beside:
 
     @property
     def words(self) -> str:
-        return _NOT_RUN if self.reached is None else _WORDS[self.reached]
+        return NOT_RUN if self.reached is None else _WORDS[self.reached]
 
 
 def beside(figure: Figure, runs: Mapping[str, RunFigures], facts: Mapping[str, Any] | None) -> Beside:
@@ -81,31 +80,3 @@ def _fact(facts: Mapping[str, Any], key: str) -> Estimate:
         value = value.get(part) if isinstance(value, Mapping) else None
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return Estimate(float(value)) if known else UNKNOWN
-
-
-def table(found: Sequence[Beside]) -> Table:
-    rows = tuple(
-        (
-            each.figure.says,
-            f"{each.figure.paper}, {each.figure.where}",
-            _with_unit(f"{each.figure.value:g}", each.figure.unit)
-            + (", read off the plot" if each.figure.source == "plot" else ""),
-            _NOT_RUN if each.reached is None else _with_unit(interval(each.ours), each.figure.unit),
-            _measured(each),
-            each.words,
-        )
-        for each in found
-    )
-    return Table(("what", "paper", "theirs", "ours", "measured as", "outcome"), rows, numbers=False)
-
-
-def _measured(each: Beside) -> str:
-    measure = each.figure.measure
-    if measure.fact is not None or measure.metric is None:
-        return f"`{measure.fact}`"
-    text = f"{NAMES[measure.metric]}, {measure.of}" + (f" over {measure.over}" if measure.over else "")
-    return text + (f", in {each.scenario}" if each.scenario else "")
-
-
-def _with_unit(text: str, unit: str) -> str:
-    return text if text == "unknown" else f"{text} {unit}"

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import made
 from spillway_lab.commands import report as command
-from spillway_lab.findings import catalogue, html_page, inputs, markdown_page, pages, reading
-from spillway_lab.findings.blocks import Command, Heading, Picture, Table, Text
+from spillway_lab.findings import catalogue, inputs, reading
+from spillway_lab.pages import html_page, markdown_page, pages
+from spillway_lab.pages.blocks import Command, Heading, Picture, Table, Text
 from spillway_lab.report import results
 
 LAB = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
-from spillway_lab.findings import pictures
+from spillway_lab.pages import pictures
 from spillway_lab.report.statistics import UNKNOWN, Estimate
 
 LOOK = pictures.styles(["spillway", "waterfall"])

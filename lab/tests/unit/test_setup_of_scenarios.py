@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from spillway_lab.findings import setup
-from spillway_lab.findings.blocks import Table, Text
+from spillway_lab.pages import setup
+from spillway_lab.pages.blocks import Table, Text
 from spillway_lab.scenario import scenario
 
 LAB = Path(__file__).resolve().parents[2]

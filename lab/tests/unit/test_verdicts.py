@@ -8,6 +8,7 @@ from spillway_lab.findings import beside_papers
 from spillway_lab.findings.gathered import Pair
 from spillway_lab.findings.papers import Figure, Measure
 from spillway_lab.findings.verdicts import interval, judge, outcome_of, reach
+from spillway_lab.pages import papers_table
 from spillway_lab.report.statistics import UNKNOWN, Estimate
 
 
@@ -96,7 +97,7 @@ def test_a_missing_run_is_not_run() -> None:
     for runs in ({}, {"two-clusters": figures({"spillway": 50.0})}):
         beside = beside_papers.beside(figure(2.0), runs, None)
         assert (beside.reached, beside.ours) == (None, UNKNOWN)
-        assert beside_papers.table([beside]).rows[0][3:] == (
+        assert papers_table.table([beside]).rows[0][3:] == (
             "not run",
             "mean latency, waterfall over spillway",
             "not run",

@@ -11,7 +11,7 @@ from spillway_runtime.settings import load
 
 from spillway_optimizer.commands import mesh_files
 from spillway_optimizer.policies import REGISTRY, SPILLWAY
-from spillway_optimizer.service.config import OptimizerTuning, PapaTuning
+from spillway_optimizer.solving.config import OptimizerTuning, PapaTuning
 
 
 @click.command("steps", cls=command_line.Command)

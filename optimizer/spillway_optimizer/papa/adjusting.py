@@ -23,8 +23,8 @@ from spillway_optimizer.papa.steps_table import step_row
 from spillway_optimizer.papa.watch import Watch
 from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import PapaTuning
-from spillway_optimizer.service.mesh import Away
+from spillway_optimizer.solving.config import PapaTuning
+from spillway_optimizer.solving.mesh import Away
 
 # A step that makes more requests fail is no improvement, even if the failures are fast.
 _FAILED_SHARE_SLACK = 0.01

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.service.mesh import Mesh
+from spillway_optimizer.solving.mesh import Mesh
 
 TURN_S = 1.0  # between two iterations
 

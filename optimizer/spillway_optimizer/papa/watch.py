@@ -13,7 +13,7 @@ from spillway_optimizer.papa.observe import Measurement, Sample, expected, measu
 from spillway_optimizer.policies import ADJUSTED
 from spillway_optimizer.problem.rules import Rules, changed
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import PapaTuning
+from spillway_optimizer.solving.config import PapaTuning
 
 _SAMPLE_S = 1.0
 _IN_FORCE_TIMEOUT_S = 15.0

@@ -15,9 +15,9 @@ from spillway_optimizer.papa.adjusting import Adjusting
 from spillway_optimizer.papa.live import LivePapaMesh
 from spillway_optimizer.papa.mesh import TURN_S
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import metrics
-from spillway_optimizer.service.config import Papa
 from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
+from spillway_optimizer.solving import metrics
+from spillway_optimizer.solving.config import Papa
 
 _MODEL_REFRESH_S = 5.0
 _LOG = logging.getLogger(__name__)

@@ -1,5 +1,4 @@
-"""The running optimizer: read, solve, judge, publish, store.
+"""The running optimizer: a loop around runs, with servers, clocks and child processes.
 
-`loop.py` contains the loop, and `solving.py` contains one run. The computations in between are
-pure.
+`loop.py` contains the loop. `solving/` contains a run and decides everything.
 """

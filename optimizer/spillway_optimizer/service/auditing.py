@@ -17,8 +17,9 @@ from spillway_optimizer.clients.lease import Lease
 from spillway_optimizer.policies import SPILLWAY
 from spillway_optimizer.process.children import environment
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import metrics
-from spillway_optimizer.service.audits import (
+from spillway_optimizer.service.following import Following
+from spillway_optimizer.solving import metrics
+from spillway_optimizer.solving.audits import (
     BETTER,
     FAILED,
     MOST_SHARES,
@@ -31,10 +32,9 @@ from spillway_optimizer.service.audits import (
     next_of,
     verdict,
 )
-from spillway_optimizer.service.config import Optimizer
-from spillway_optimizer.service.following import Following
-from spillway_optimizer.service.routing import start_of
-from spillway_optimizer.service.solves_table import Occasion, audit_row
+from spillway_optimizer.solving.config import Optimizer
+from spillway_optimizer.solving.routing import start_of
+from spillway_optimizer.solving.solves_table import Occasion, audit_row
 from spillway_optimizer.workers.solved import Solved
 
 CERTIFY = (sys.executable, "-m", "spillway_optimizer", "certify")

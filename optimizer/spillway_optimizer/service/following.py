@@ -7,8 +7,8 @@ from redis.asyncio import Redis
 from spillway_optimizer.clients import hot
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.routers import Routers
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving.routers import Routers
 
 
 class Following(Routers):

@@ -17,15 +17,15 @@ from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import UnverifiedError
-from spillway_optimizer.service.mesh import Away
 from spillway_optimizer.service.reading import NATS_AWAY
+from spillway_optimizer.solving.mesh import Away
 
 _T = TypeVar("_T")
 
 
 @dataclass
 class LiveMesh:
-    """Implements service/mesh.py. `lease_s`: expiry of the lease."""
+    """Implements solving/mesh.py. `lease_s`: expiry of the lease."""
 
     redis: Redis
     clusters: tuple[str, ...]

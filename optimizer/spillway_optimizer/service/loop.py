@@ -17,16 +17,16 @@ from spillway_optimizer.clients.lease import Lease, beside
 from spillway_optimizer.clients.proposals import Proposals
 from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import metrics
 from spillway_optimizer.service.auditing import Auditing
-from spillway_optimizer.service.config import Optimizer
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.service.live import LiveMesh
 from spillway_optimizer.service.reading import NATS_AWAY, REDIS_AWAY, Reader
-from spillway_optimizer.service.schedule import Schedule
-from spillway_optimizer.service.solving import Solving
-from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving import metrics
+from spillway_optimizer.solving.config import Optimizer
+from spillway_optimizer.solving.schedule import Schedule
+from spillway_optimizer.solving.solving import Solving
+from spillway_optimizer.solving.triggers import Trigger
 from spillway_optimizer.workers.parallel import Parallel
 
 _TICK_S = 0.5

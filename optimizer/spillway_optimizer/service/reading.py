@@ -14,7 +14,7 @@ from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History, ModelRows
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import metrics
+from spillway_optimizer.solving import metrics
 
 # Exceptions by which a client reports that its server is away.
 REDIS_AWAY = (redis.exceptions.RedisError, OSError, TimeoutError)

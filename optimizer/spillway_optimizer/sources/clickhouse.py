@@ -18,8 +18,8 @@ from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEnt
 from spillway_optimizer.clients import history
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.problem.rules import RuleKey, Rules
-from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY
+from spillway_optimizer.solving import config
 from spillway_optimizer.sources.errors import InputError, UnavailableError
 from spillway_optimizer.sources.source_data import SourceData
 

@@ -16,8 +16,8 @@ from spillway_optimizer.clients import hot
 from spillway_optimizer.clients.history import History
 from spillway_optimizer.inputs.in_force import InForce, held_as
 from spillway_optimizer.inputs.telemetry import Telemetry
-from spillway_optimizer.service import config
 from spillway_optimizer.service.reading import CLICKHOUSE_AWAY, REDIS_AWAY
+from spillway_optimizer.solving import config
 from spillway_optimizer.sources.errors import UnavailableError
 from spillway_optimizer.sources.source_data import SourceData
 

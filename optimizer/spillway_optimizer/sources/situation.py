@@ -7,7 +7,7 @@ import numpy as np
 from spillway_optimizer import ProblemError
 from spillway_optimizer.model.model import Model, build
 from spillway_optimizer.problem.problem import Problem
-from spillway_optimizer.service.today import today
+from spillway_optimizer.solving.today import today
 from spillway_optimizer.sources import whatif
 from spillway_optimizer.sources.errors import InputError, in_lines
 from spillway_optimizer.sources.source_data import SourceData

@@ -29,7 +29,7 @@ class _Until:
 
 
 class MemoryMesh:
-    """Implements service/mesh.py and papa/mesh.py.
+    """Implements solving/mesh.py and papa/mesh.py.
 
     `at`: Unix seconds. `read`: the newest telemetry. `rows`: the rows of history by table, and
     `refused`: what the publisher would refuse, both since `advance`.

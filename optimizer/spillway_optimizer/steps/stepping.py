@@ -16,11 +16,11 @@ from spillway_optimizer.inputs.telemetry import Pulse, Telemetry, rates
 from spillway_optimizer.papa.adjusting import Adjusting
 from spillway_optimizer.papa.mesh import TURN_S
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import OptimizerTuning, PapaTuning
-from spillway_optimizer.service.routers import Routers
-from spillway_optimizer.service.schedule import Schedule
-from spillway_optimizer.service.solving import Solving
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving.config import OptimizerTuning, PapaTuning
+from spillway_optimizer.solving.routers import Routers
+from spillway_optimizer.solving.schedule import Schedule
+from spillway_optimizer.solving.solving import Solving
 from spillway_optimizer.steps.answer import answer
 from spillway_optimizer.steps.memory_mesh import MemoryMesh
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from spillway_contracts import topology
-from spillway_optimizer.service.config import Optimizer
+from spillway_optimizer.solving.config import Optimizer
 from spillway_optimizer.sources import model_file
 from spillway_optimizer.sources.source_data import SourceData
 

@@ -19,9 +19,9 @@ from spillway_optimizer.problem.rules import Rules, of_ruleset
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.service.live import LiveMesh
-from spillway_optimizer.service.solving import Solving
-from spillway_optimizer.service.triggers import Trigger
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving.solving import Solving
+from spillway_optimizer.solving.triggers import Trigger
 from two_applications import OTHER, SERVICES, document, topology_text, with_third
 
 NOW = 1767225631.0

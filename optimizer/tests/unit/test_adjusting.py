@@ -20,7 +20,7 @@ from spillway_optimizer.papa.mesh import Interrupted
 from spillway_optimizer.papa.observe import Sample, measure
 from spillway_optimizer.problem.rules import of_ruleset
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import PapaTuning
+from spillway_optimizer.solving.config import PapaTuning
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"
 TOPOLOGY = topology.load(GOLDEN / "topology.yaml")

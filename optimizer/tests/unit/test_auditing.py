@@ -15,13 +15,14 @@ from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.objective import evaluate_shares
 from spillway_optimizer.problem.problem_json import from_document
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import auditing, audits
+from spillway_optimizer.service import auditing
 from spillway_optimizer.service.auditing import Auditing
 from spillway_optimizer.service.following import Following
-from spillway_optimizer.service.routing import route_all
-from spillway_optimizer.service.solves_table import Occasion
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.fast import Fast
+from spillway_optimizer.solving import audits
+from spillway_optimizer.solving.routing import route_all
+from spillway_optimizer.solving.solves_table import Occasion
 from spillway_optimizer.workers.solved import Solved
 from test_hint import apart, two_basins
 from two_clusters import renamed

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from spillway_optimizer.problem.solution import Solution
-from spillway_optimizer.service.audits import (
+from spillway_optimizer.solving.audits import (
     BETTER,
     CONFIRMED,
     UNFINISHED,
@@ -16,7 +16,7 @@ from spillway_optimizer.service.audits import (
     next_of,
     verdict,
 )
-from spillway_optimizer.service.solves_table import Occasion, audit_row, solve_row
+from spillway_optimizer.solving.solves_table import Occasion, audit_row, solve_row
 
 LEAST_GAIN = 0.001
 NO_SHARES = np.zeros((0, 1, 1))

@@ -12,9 +12,9 @@ from spillway_optimizer.papa.mesh import Interrupted
 from spillway_optimizer.papa.watch import Watch
 from spillway_optimizer.policies import ADJUSTED, EXACT, MINIMISING, MOSTLY_LOCAL, REGISTRY, SPILLWAY
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.config import PapaTuning
 from spillway_optimizer.service.following import Following
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving.config import PapaTuning
 from test_solving import TOPOLOGY
 
 _STOP = Stop(relative_gap=1e-3, seconds=4.0)

@@ -22,11 +22,11 @@ from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, merge, to_sh
 from spillway_optimizer.problem.solution import Policy, of_solver
 from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.rulesets.verify import verify
-from spillway_optimizer.service.application_result import Circumstances, rolled_back
-from spillway_optimizer.service.routing import route_all
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.fast import Fast
+from spillway_optimizer.solving.application_result import Circumstances, rolled_back
+from spillway_optimizer.solving.routing import route_all
 from spillway_optimizer.workers.solved import Solved
 from test_hint import two_basins
 from two_clusters import renamed, two_clusters

@@ -11,7 +11,7 @@ from spillway_contracts.hot_state import DemandEntry
 from spillway_lab.testing import servers
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service import metrics
+from spillway_optimizer.solving import metrics
 from spillway_runtime import health
 from spillway_runtime.metrics import table
 

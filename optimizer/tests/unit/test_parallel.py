@@ -16,8 +16,8 @@ from spillway_optimizer.policies import EXACT, REGISTRY, SPILLWAY
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.following import Following
-from spillway_optimizer.service.routing import route_all
 from spillway_optimizer.solvers.convex import Stop
+from spillway_optimizer.solving.routing import route_all
 from spillway_optimizer.workers import parallel as module
 from spillway_optimizer.workers.parallel import Parallel
 from spillway_optimizer.workers.solved import Solved

@@ -12,7 +12,7 @@ from spillway_optimizer.inputs.telemetry import Pulse
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.loop import Service
 from spillway_optimizer.service.reading import Reader
-from spillway_optimizer.service.triggers import Trigger
+from spillway_optimizer.solving.triggers import Trigger
 from test_solving import TOPOLOGY
 
 

@@ -16,10 +16,10 @@ from spillway_optimizer.problem.rules import TOTAL, of_ruleset
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action, decide
 from spillway_optimizer.rulesets.integer_weights import Loss
-from spillway_optimizer.service import application_result, solving
 from spillway_optimizer.service.live import LiveMesh
-from spillway_optimizer.service.solving import Solving
-from spillway_optimizer.service.triggers import Trigger
+from spillway_optimizer.solving import application_result, solving
+from spillway_optimizer.solving.solving import Solving
+from spillway_optimizer.solving.triggers import Trigger
 from spillway_optimizer.workers.solved import Solved
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ from spillway_contracts import topology
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_optimizer.inputs import telemetry
 from spillway_optimizer.problem.rules import RuleKey, of_ruleset
-from spillway_optimizer.service.config import OptimizerTuning, PapaTuning
+from spillway_optimizer.solving.config import OptimizerTuning, PapaTuning
 from spillway_optimizer.sources.errors import InputError
 from spillway_optimizer.steps import document
 from spillway_optimizer.steps.stepping import Stepping

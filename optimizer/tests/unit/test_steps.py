@@ -34,10 +34,10 @@ from spillway_optimizer.problem.rules import (
 from spillway_optimizer.rulesets.decide import Action, Decision, decide
 from spillway_optimizer.rulesets.integer_weights import integer_rules
 from spillway_optimizer.rulesets.verify import verify
-from spillway_optimizer.service.routing import route_all
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.fast import Fast
 from spillway_optimizer.solvers.hint import Hint, names_of
+from spillway_optimizer.solving.routing import route_all
 from spillway_optimizer.workers.solved import Solved
 from two_clusters import renamed, two_clusters
 

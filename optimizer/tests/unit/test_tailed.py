@@ -16,11 +16,11 @@ from spillway_optimizer.problem.rules import RuleKey
 from spillway_optimizer.problem.solution import of_solver
 from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.rulesets.noise import without_noise
-from spillway_optimizer.service.audits import CONFIRMED, Proof, verdict
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.fast import Fast
 from spillway_optimizer.solvers.hint import Hint, names_of
+from spillway_optimizer.solving.audits import CONFIRMED, Proof, verdict
 from spillway_optimizer.tails import tailed as search
 from spillway_optimizer.tails.tailed import Tailed
 from tiny import tiny_problem

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spillway_optimizer.clients import hot
 from spillway_optimizer.inputs.smoothing import smooth
 from spillway_optimizer.inputs.telemetry import Pulse
-from spillway_optimizer.service.triggers import BOARD_WINDOW_S, Basis, jumps, urgent
+from spillway_optimizer.solving.triggers import BOARD_WINDOW_S, Basis, jumps, urgent
 
 KEY, RARE = ("west", "web GET /x"), ("west", "web GET /rare")
 PLACED = {"west": frozenset({"web", "db"}), "east": frozenset({"db"})}

@@ -37,10 +37,10 @@ from spillway_optimizer.process.states import States
 from spillway_optimizer.programmes.exact import Exact
 from spillway_optimizer.rulesets.assemble import priced
 from spillway_optimizer.rulesets.integer_weights import integer_rules
-from spillway_optimizer.service.config import PapaTuning
 from spillway_optimizer.solvers.convex import Stop
 from spillway_optimizer.solvers.descent import penalised
 from spillway_optimizer.solvers.fast import Fast
+from spillway_optimizer.solving.config import PapaTuning
 from spillway_optimizer.sources import model_file
 
 GOLDEN = Path(__file__).resolve().parents[3] / "contracts" / "golden"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillway_lab.findings import html_page, markdown_page
-from spillway_lab.findings.blocks import Block, Picture
 from spillway_lab.findings.chapter import Chapter
-from spillway_lab.findings.chapters import blocks
+from spillway_lab.pages import html_page, markdown_page
+from spillway_lab.pages.blocks import Block, Picture
+from spillway_lab.pages.chapters import blocks
 
 HTML, MARKDOWN, PICTURES = "report.html", "README.md", "pictures"
 METHOD = (

@@ -11,9 +11,9 @@ from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.decide import Action
-from spillway_optimizer.service.application_result import ApplicationResult
-from spillway_optimizer.service.mesh import Mesh
-from spillway_optimizer.service.solves_table import Occasion, solve_row
+from spillway_optimizer.solving.application_result import ApplicationResult
+from spillway_optimizer.solving.mesh import Mesh
+from spillway_optimizer.solving.solves_table import Occasion, solve_row
 
 _LOG = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from spillway_lab.findings import pictures, setup
-from spillway_lab.findings.blocks import Block, Picture, Table, Text
 from spillway_lab.findings.catalogue import Variant
 from spillway_lab.findings.chapter import Chapter
-from spillway_lab.findings.pictures import Styles
-from spillway_lab.findings.run_blocks import cell, machine
 from spillway_lab.findings.verdicts import interval
+from spillway_lab.pages import pictures, setup
+from spillway_lab.pages.blocks import Block, Picture, Table, Text
+from spillway_lab.pages.pictures import Styles
+from spillway_lab.pages.run_blocks import cell, machine
 from spillway_lab.report.statistics import UNKNOWN, Metric
 
 _COMPARED: tuple[Metric, ...] = ("mean_ms", "egress_usd_per_hour")

@@ -4,8 +4,8 @@ Times are in seconds of one clock that nobody sets.
 """
 
 from spillway_optimizer.inputs.telemetry import Pulse
-from spillway_optimizer.service.config import OptimizerTuning
-from spillway_optimizer.service.triggers import Basis, Trigger, urgent
+from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.triggers import Basis, Trigger, urgent
 
 
 class Schedule:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spillway_lab.findings import pictures, setup
-from spillway_lab.findings.blocks import Block, Heading, Picture, Table, Text
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.gathered import PolicyFigures, RunFigures
-from spillway_lab.findings.pictures import Styles
 from spillway_lab.findings.verdicts import NAMES, interval, judge
+from spillway_lab.pages import pictures, setup
+from spillway_lab.pages.blocks import Block, Heading, Picture, Table, Text
+from spillway_lab.pages.pictures import Styles
 from spillway_lab.report import resampling
 from spillway_lab.report.statistics import Estimate, Metric
 

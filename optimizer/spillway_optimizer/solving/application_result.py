@@ -21,7 +21,7 @@ from spillway_optimizer.rulesets.assemble import Priced, UnverifiedError, priced
 from spillway_optimizer.rulesets.decide import LIMIT_SLACK, Action, Decision, decide, renewal
 from spillway_optimizer.rulesets.integer_weights import integer_rules, loss
 from spillway_optimizer.rulesets.verify import beyond_limits, exceeded, verify
-from spillway_optimizer.service.today import today
+from spillway_optimizer.solving.today import today
 from spillway_optimizer.workers.solved import Solved
 
 _MOST_REASON = 300

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from spillway_lab.findings.blocks import Block, Command, Heading, Picture, Table, Text
+from spillway_lab.pages.blocks import Block, Command, Heading, Picture, Table, Text
 
 _INTERVAL = re.compile(r"(\([^() ]+–[^() ]+\))")  # stays on one line
 _STYLE = """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spillway_lab.findings.blocks import Block, Table, Text
+from spillway_lab.pages.blocks import Block, Table, Text
 from spillway_lab.scenario import flows
 from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Phase

@@ -6,7 +6,7 @@ from typing import Any
 from spillway_optimizer.problem.objective import Evaluation
 from spillway_optimizer.problem.solution import Solution
 from spillway_optimizer.process.times import utc
-from spillway_optimizer.service.audits import Proof
+from spillway_optimizer.solving.audits import Proof
 from spillway_optimizer.workers.solved import Solved
 
 _NAN = float("nan")

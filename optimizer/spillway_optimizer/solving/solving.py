@@ -24,17 +24,17 @@ from spillway_optimizer.model.model import Limits, Model, Window, build
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.lost_rules import LostRules
-from spillway_optimizer.service import metrics
-from spillway_optimizer.service.application_result import ApplicationResult, sent
-from spillway_optimizer.service.applications import Applications, Inputs
-from spillway_optimizer.service.config import OptimizerTuning
-from spillway_optimizer.service.mesh import Away, Mesh
-from spillway_optimizer.service.observations import Observations
-from spillway_optimizer.service.outcomes import Outcomes, Run, known_classes
-from spillway_optimizer.service.routers import Routers
-from spillway_optimizer.service.routing import route_all
-from spillway_optimizer.service.solves_table import Occasion
-from spillway_optimizer.service.triggers import Basis, Trigger
+from spillway_optimizer.solving import metrics
+from spillway_optimizer.solving.application_result import ApplicationResult, sent
+from spillway_optimizer.solving.applications import Applications, Inputs
+from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.mesh import Away, Mesh
+from spillway_optimizer.solving.observations import Observations
+from spillway_optimizer.solving.outcomes import Outcomes, Run, known_classes
+from spillway_optimizer.solving.routers import Routers
+from spillway_optimizer.solving.routing import route_all
+from spillway_optimizer.solving.solves_table import Occasion
+from spillway_optimizer.solving.triggers import Basis, Trigger
 from spillway_optimizer.workers.parallel import Parallel
 from spillway_optimizer.workers.solved import Failed, Solved
 

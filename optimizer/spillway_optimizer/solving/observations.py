@@ -7,8 +7,8 @@ from spillway_optimizer.inputs.smoothing import Rates, smooth
 from spillway_optimizer.inputs.telemetry import Telemetry, rates
 from spillway_optimizer.inputs.unknown import LastKnown, Unknown, of, unknowns
 from spillway_optimizer.model.failures import Successes
-from spillway_optimizer.service.config import OptimizerTuning
-from spillway_optimizer.service.triggers import jumps
+from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.triggers import jumps
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from spillway_runtime.metrics import Exposition, Family, Sample
 from spillway_optimizer.clients.lease import Lease
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.process.states import States
-from spillway_optimizer.service.application_result import ApplicationResult
+from spillway_optimizer.solving.application_result import ApplicationResult
 
 _P = "spillway_optimizer_"
 _MOST_APPLICATIONS = 50  # applications with a label of their own

@@ -19,7 +19,7 @@ from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import Priced
 from spillway_optimizer.rulesets.decide import Action, Decision
 from spillway_optimizer.rulesets.idle import Idle, absent_of, decided_of
-from spillway_optimizer.service.application_result import (
+from spillway_optimizer.solving.application_result import (
     ApplicationResult,
     Circumstances,
     judged,
@@ -28,8 +28,8 @@ from spillway_optimizer.service.application_result import (
     resting,
     rolled_back,
 )
-from spillway_optimizer.service.config import OptimizerTuning
-from spillway_optimizer.service.outcomes import Run
+from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.outcomes import Run
 from spillway_optimizer.workers.solved import Failed, Solved
 
 _LOG = logging.getLogger(__name__)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from spillway_lab.findings import beside_papers, catalogue, pictures, run_blocks, sweep_blocks
-from spillway_lab.findings.blocks import Block, Command, Heading, Table, Text
+from spillway_lab.findings import catalogue
 from spillway_lab.findings.catalogue import Experiment
 from spillway_lab.findings.chapter import Chapter
-from spillway_lab.findings.pictures import Styles
 from spillway_lab.findings.verdicts import NAMES, interval, judge
+from spillway_lab.pages import papers_table, pictures, run_blocks, sweep_blocks
+from spillway_lab.pages.blocks import Block, Command, Heading, Table, Text
+from spillway_lab.pages.pictures import Styles
 from spillway_lab.report.statistics import Metric
 from spillway_lab.scenario.variants import VARIANTS
 
@@ -88,7 +89,7 @@ def _chapter(chapter: Chapter, look: Styles) -> Iterator[Block]:
     if not chapter.runs and chapter.facts is None:
         yield Text(f"Not run. {experiment.shortfall}".strip(), strong=True)
     if chapter.beside:
-        yield beside_papers.table(chapter.beside)
+        yield papers_table.table(chapter.beside)
         yield from _why_not(chapter)
     if chapter.facts is not None:
         yield run_blocks.facts(chapter.facts)

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from spillway_lab.findings.blocks import Block, Command, Heading, Picture, Table, Text
+from spillway_lab.pages.blocks import Block, Command, Heading, Picture, Table, Text
 
 _WIDTH = 100
 _HEADING_ANCHOR = re.compile(r"[^\w\- ]")

@@ -1,0 +1,1 @@
+"""The report: chapters of what was found, as one HTML page and as Markdown with pictures."""
