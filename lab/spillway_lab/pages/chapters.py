@@ -6,7 +6,7 @@ from spillway_lab.findings import catalogue
 from spillway_lab.findings.catalogue import Experiment
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.verdicts import NAMES, interval, judge
-from spillway_lab.pages import papers_table, pictures, run_blocks, sweep_blocks
+from spillway_lab.pages import papers_table, pictures, run_blocks, simulator_table, sweep_blocks
 from spillway_lab.pages.blocks import Block, Command, Heading, Table, Text
 from spillway_lab.pages.pictures import Styles
 from spillway_lab.report.statistics import Metric
@@ -40,6 +40,7 @@ def blocks(chapters: Sequence[Chapter], method: Sequence[str]) -> Iterator[Block
     yield Table(columns, rows, numbers=False, links=links)
     for chapter in chapters:
         yield from _chapter(chapter, pictures.styles(_drawn(chapter.experiment)))
+    yield from simulator_table.blocks(chapters)
 
 
 def _drawn(experiment: Experiment) -> list[str]:
