@@ -53,8 +53,8 @@ def blocks(chapter: Chapter, name: str, figures: RunFigures, look: Styles) -> It
         drawn = pictures.times(lines, key, events, look)
         yield Picture(f"{picture}-series-{number}", drawn, f"{key} over time, by policy, in {name}.")
     yield Text(machine(figures))
-    if run.facts:
-        yield facts(run.facts)
+    if (table := facts(run.facts)).rows:
+        yield table
     yield Text(f"Run by `{run.command}`.")
 
 
@@ -112,7 +112,7 @@ def cell(each: PolicyFigures | None, metric: Metric, bounds: bool = True) -> str
     return f"≥ {text}" if in_it and text != "unknown" else text
 
 
-def facts(found: Mapping[str, Any]) -> Block:
+def facts(found: Mapping[str, Any]) -> Table:
     """Returns a table of the facts; those in objects have dotted keys. Lists are left out."""
     return Table(("figure", "value"), tuple((f"`{key}`", _fact(value)) for key, value in _flat(found)))
 
