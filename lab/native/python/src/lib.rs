@@ -95,14 +95,17 @@ fn checked(app: &Application, kinds: &[Kind], keys: &[Vec<Keys>]) -> PyResult<()
             check(&format!("endpoints[{number}].cache: hit seconds"), cache.hit_s.len(), app.clusters)?;
             if cache.variable >= keys.len() {
                 return Err(PyValueError::new_err(format!(
-                    "endpoints[{number}].cache: a variable without keys"
+                    "endpoints[{number}].cache: variable {}; allowed: below {}, as keys has so many",
+                    cache.variable,
+                    keys.len()
                 )));
             }
         }
         let fellow = |rival: &Rival| app.endpoints.get(rival.endpoint).map(|e| e.service);
-        if endpoint.rivals.iter().any(|rival| fellow(rival) != Some(endpoint.service)) {
+        if let Some(rival) = endpoint.rivals.iter().find(|rival| fellow(rival) != Some(endpoint.service)) {
             return Err(PyValueError::new_err(format!(
-                "endpoints[{number}].rivals: one that is no endpoint of the same service"
+                "endpoints[{number}].rivals: endpoint {}; allowed: those of service {}",
+                rival.endpoint, endpoint.service
             )));
         }
     }
