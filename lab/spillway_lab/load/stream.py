@@ -52,7 +52,7 @@ class Stream:
                 _pipe(self._processes[cluster].stdin).write(line.encode() + b"\n")
                 _pipe(self._processes[cluster].stdin).flush()
             except OSError as error:
-                raise LoadError(f"the generator of {cluster} has ended: {self._tail(cluster)}") from error
+                raise self._ended(cluster) from error
         return began
 
     def steady(self, rps: Mapping[str, float]) -> float:
@@ -63,11 +63,21 @@ class Stream:
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
 
+    def await_ready(self, cluster: str) -> None:
+        """Waits until a generator has read its targets. Raises LoadError when it ended instead.
+
+        A generator that fails closes its output before its process has ended. The end of the output
+        decides, since `check` may still see a running process at that time.
+        """
+        if not _pipe(self._processes[cluster].stdout).readline():
+            self._processes[cluster].wait(_MARGIN_S)
+            raise self._ended(cluster)
+
     def check(self) -> None:
         """Raises LoadError when a generator has ended."""
         for cluster, process in self._processes.items():
             if process.poll() is not None:
-                raise LoadError(f"the generator of {cluster} has ended: {self._tail(cluster)}")
+                raise self._ended(cluster)
 
     def end(self, kind: Callable[[str, str], int]) -> dict[str, Samples]:
         """Ends the load, and returns all requests by cluster, after the last one was answered.
@@ -87,6 +97,9 @@ class Stream:
             with _file(self._options, cluster, "json").open("rb") as lines:
                 found[cluster] = sampling.parse(lines, cluster, kind)
         return found
+
+    def _ended(self, cluster: str) -> LoadError:
+        return LoadError(f"the generator of {cluster} has ended: {self._tail(cluster)}")
 
     def _tail(self, cluster: str) -> str:
         return _file(self._options, cluster, "err").read_text(errors="replace").strip()[-500:]
@@ -110,9 +123,8 @@ def stream(
             with _file(options, cluster, "err").open("wb") as errors:
                 processes[cluster] = _started(arguments, errors)
         running = Stream(processes, options)
-        for process in processes.values():
-            _pipe(process.stdout).readline()  # "ready", or the end of a generator that failed
-        running.check()
+        for cluster in processes:
+            running.await_ready(cluster)
         yield running
     finally:
         for process in processes.values():

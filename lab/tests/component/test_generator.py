@@ -84,3 +84,13 @@ def test_a_generator_that_cannot_work_is_an_error(server, tmp_path: Path) -> Non
     with pytest.raises(LoadError, match="none: cannot be started"):
         with stream({"west": [line(server, "/")]}, {"west": 1}, Options(tmp_path, program="none")):
             pass
+
+
+def test_a_generator_that_ends_slowly_is_an_error_as_well(server, tmp_path: Path) -> None:
+    """A generator whose output has ended, and whose process has not yet, did not start."""
+    program = tmp_path / "slow"
+    program.write_text("#!/bin/sh\nexec >&-\nsleep 0.3\necho too slow >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(LoadError, match="the generator of west has ended: too slow"):
+        with stream({"west": [line(server, "/")]}, {"west": 1}, Options(tmp_path, program=str(program))):
+            pass
