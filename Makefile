@@ -28,6 +28,8 @@ help: ## lists the targets
 setup: ## bring servers, tools and our own builds into .spillway/ (called by the others)
 	@infra/local/setup
 
+# Live runs measure users' requests beside the pipeline. Fewer processes leave them the machine.
+demo lab experiments: export SPILLWAY_STREAMS ?= all
 demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway, three rounds each (< 10 min)
 	@python -m spillway_lab demo --scenario lab/scenarios/repeated-calls.yaml
 

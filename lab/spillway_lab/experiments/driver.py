@@ -136,9 +136,19 @@ def run(job: Job, root: Path, show: Callable[[str], None]) -> str:
         return f"exit code {code}, its log is {job.log}"
     why = _keep_facts(job) if job.kind == "benchmark" else _unreadable(job)
     if not why:
-        stamp = Stamp(digest=job.digest, commit=commit(root), command=list(job.command))
+        command = ["python" if part == sys.executable else part for part in relative(job.command, root)]
+        stamp = Stamp(digest=job.digest, commit=commit(root), command=command)
         (job.folder / inputs.FILE).write_text(stamp.model_dump_json(indent=1) + "\n")
     return why
+
+
+def relative(command: Sequence[str], root: Path) -> list[str]:
+    """Returns the command with paths below `root` relative to it, as anyone can run it there."""
+    below = f"{root}{os.sep}"
+    return [
+        os.path.relpath(part, root) if part.startswith(below) and part != sys.executable else part
+        for part in command
+    ]
 
 
 def _process(job: Job, root: Path, show: Callable[[str], None]) -> int | None:
@@ -146,7 +156,11 @@ def _process(job: Job, root: Path, show: Callable[[str], None]) -> int | None:
     deadline = time.monotonic() + job.limit_s
     with job.log.open("w") as log:
         process = subprocess.Popen(
-            list(job.command), cwd=root, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            relative(job.command, root),
+            cwd=root,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             while process.poll() is None and time.monotonic() < deadline:

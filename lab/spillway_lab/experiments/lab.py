@@ -58,7 +58,8 @@ def run(scenario: Scenario, name: str, out: Path | None = None) -> Run:
             found = [running.round(load, *each) for each in _order(scenario)]
             by_cluster = load.end(kinds(prepared.scenario, prepared.plan))
         _check_sent(prepared.scenario, found, by_cluster)
-        facts = {"predicted": {key: asdict(value) for key, value in theory.predict(scenario).items()}}
+        predicted = {key: asdict(value) for key, value in theory.predict(scenario).items()}
+        facts = {"predicted": predicted, "streams": stack.streams()}
         whole, columns = measured.run_of(scenario, found, by_cluster, started, facts)
         folder = (out or prepared.run / "results") / scenario.name
         results.write(folder, whole, columns)

@@ -157,6 +157,14 @@ def test_scenarios_are_run_by_the_commands_of_the_lab(tmp_path) -> None:
     assert all(Path(each.command[5]).is_file() for each in wanted)
 
 
+def test_what_is_written_about_a_run_has_no_path_of_the_machine() -> None:
+    """Paths below the root are relative to it, and the interpreter is run as it is."""
+    command = [sys.executable, "-m", "lab", "--scenario", "/some/root/lab/a/../b.yaml", "--out", "/else"]
+    assert driver.relative(command, Path("/some/root")) == [
+        sys.executable, "-m", "lab", "--scenario", "lab/b.yaml", "--out", "/else",
+    ]  # fmt: skip
+
+
 def test_a_run_without_readable_results_has_failed(tmp_path, monkeypatch) -> None:
     """Exit code 0 is not enough: run.json must be there, and be right."""
     (job,), _ = driver.jobs(live(tmp_path), tmp_path)
