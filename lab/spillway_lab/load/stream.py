@@ -9,7 +9,7 @@ import math
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -70,7 +70,8 @@ class Stream:
         decides, since `check` may still see a running process at that time.
         """
         if not _pipe(self._processes[cluster].stdout).readline():
-            self._processes[cluster].wait(_MARGIN_S)
+            with suppress(subprocess.TimeoutExpired):  # it is killed when the stream ends
+                self._processes[cluster].wait(_MARGIN_S)
             raise self._ended(cluster)
 
     def check(self) -> None:
