@@ -44,7 +44,16 @@ const (
 	// neverReached matches the response flags of the callee's proxy that mean "the application got
 	// no request".
 	neverReached = "UF|UH|NR|NC"
-	maxAttempts  = 3 // the destination and the two next priorities
+	ejectAfter   = 3 // failures in a row
+	// maxAttempts is one more than ejectAfter. If a dead endpoint is the only one that is not ejected,
+	// it gets every attempt until it is. The last attempt then goes to any endpoint.
+	maxAttempts = ejectAfter + 1
+	// maxDeliveries limits how many servers a replayed request may crash.
+	maxDeliveries = 3
+	// reselections is how often a retry draws another endpoint when it drew one that it has tried.
+	// When every endpoint is ejected, half of two endpoints may be dead: a draw fails with 1/2, and
+	// all 17 with 1 in 131 072. A draw costs no traffic.
+	reselections = 16
 )
 
 // idempotentMethods are those of RFC 9110, section 9.2.2. Repeating such a request has no further
@@ -67,8 +76,8 @@ func (r retries) of(method string) *route.RetryPolicy {
 
 // These policies are built once, because every virtual host of every service's routes uses them.
 var (
-	retryUnreached = retry(retryAnyOn, notReached())
-	retryReplayed  = retry(replayOn, noAnswer())
+	retryUnreached = retry(maxAttempts, retryAnyOn, notReached())
+	retryReplayed  = retry(maxDeliveries, replayOn, noAnswer())
 )
 
 func retriesOf(handling table.Handling) retries {
@@ -82,7 +91,7 @@ func retriesOf(handling table.Handling) retries {
 	return retries{unclassed: unreached}
 }
 
-// ejectDead returns the outlier detection, which ejects an endpoint after three failures in a row.
+// ejectDead returns the outlier detection, which ejects an endpoint after ejectAfter failures in a row.
 // Local and remote failures are counted together. If they were counted apart, Envoy would read each
 // connection that is accepted and then dropped as a success followed by a failure, and would never
 // count three in a row.
@@ -93,7 +102,7 @@ func retriesOf(handling table.Handling) retries {
 func ejectDead() *cluster.OutlierDetection {
 	never := wrapperspb.UInt32(0)
 	return &cluster.OutlierDetection{
-		Consecutive_5Xx:                    wrapperspb.UInt32(3),
+		Consecutive_5Xx:                    wrapperspb.UInt32(ejectAfter),
 		EnforcingConsecutive_5Xx:           wrapperspb.UInt32(100),
 		EnforcingConsecutiveGatewayFailure: never,
 		EnforcingSuccessRate:               never,
@@ -143,10 +152,10 @@ func notReached() *route.HeaderMatcher {
 
 // retry returns a policy that repeats requests which failed on the conditions or whose answer
 // carries the mark. Each retry goes to the next priority.
-func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
+func retry(attempts uint32, on string, mark *route.HeaderMatcher) *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:          on,
-		NumRetries:       wrapperspb.UInt32(maxAttempts - 1),
+		NumRetries:       wrapperspb.UInt32(attempts - 1),
 		RetriableHeaders: []*route.HeaderMatcher{mark},
 		// The next attempt goes to another cluster, which has nothing to recover from, so the
 		// back-off is short.
@@ -162,7 +171,7 @@ func retry(on string, mark *route.HeaderMatcher) *route.RetryPolicy {
 			ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{
 				TypedConfig: mustAny(&previoushosts.PreviousHostsPredicate{})},
 		}},
-		HostSelectionRetryMaxAttempts: 3,
+		HostSelectionRetryMaxAttempts: reselections,
 	}
 }
 
