@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from spillway_lab.experiments import lab
 from spillway_lab.findings import catalogue, inputs, papers
 from spillway_lab.scenario import scenario
 from spillway_lab.scenario.errors import InvalidInput
@@ -32,6 +33,8 @@ def test_every_experiment_of_the_lab_can_be_run() -> None:
             made = inputs.of_variant(variant)
             document = scenario.Document.model_validate(yaml.safe_load(made.scenario))
             assert {each.policy, *each.baselines} <= set(document.policies)
+            if variant.kind == "live" and not variant.changes:
+                lab.refuse(scenario.load(variant.scenario))
 
 
 def test_every_figure_of_the_papers_has_its_experiment() -> None:
