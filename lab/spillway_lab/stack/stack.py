@@ -23,7 +23,7 @@ from spillway_lab.render.pods import HOST, Plan
 from spillway_lab.render.render import Surroundings, identities, render
 from spillway_lab.scenario.errors import LabError
 from spillway_lab.scenario.scenario import Scenario
-from spillway_lab.stack import periods
+from spillway_lab.stack import kernel, periods
 from spillway_lab.stack.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -139,16 +139,18 @@ def prepare(scenario: Scenario, name: str, policy: str, partitions: int = PARTIT
     """Prepares a new run folder for a scenario and its pods.
 
     A scenario with a time scale is stretched. Ports are free at the time of the call. `partitions`:
-    see prepare_bare.
+    see prepare_bare. Raises LabError if the kernel's limits are too low for the scenario's Envoys.
     """
     bare = prepare_bare(scenario.clusters, name, policy, scenario.document.time_scale, partitions)
     scenario = scenario.live()
     lab_base = min(bare.port(port) for port in ports.declared(PORTS)["shared"]) + ports.LAB_OFFSET
+    plan = pods.plan(scenario, lab_base)
+    kernel.check(len(plan.pods))
     around = _surroundings(scenario, bare)
     files.write(bare.run, render(scenario, lab_base, around))
     Keystore(around.tls_folder()).issue(identities(scenario, lab_base, around))
     bare.supervisor.add(bare.run / "lab.process-compose.yaml")
-    return LabStack(**vars(bare), scenario=scenario, plan=pods.plan(scenario, lab_base))
+    return LabStack(**vars(bare), scenario=scenario, plan=plan)
 
 
 def prepare_bare(
