@@ -153,5 +153,20 @@ def _inside(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
     svg = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: _DIGITS.sub(r"\1", found[0]), svg)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # groups, which nothing refers to
-    svg = re.sub(r"font-family: '[^;]*, sans-serif", "font-family: sans-serif", svg)
-    return re.sub(r"\s*\n\s*", "\n", svg)
+    svg = re.sub(r"font-family: '[^;]*, sans-serif;? *", "", svg)
+    svg = re.sub(r' transform="rotate\(-?0(?:\.0)? [^"]*"', "", svg)
+    svg = svg.replace("<svg ", '<svg font-family="sans-serif" ', 1)
+    return re.sub(r"\s*\n\s*", "\n", _without_bare_groups(svg))
+
+
+def _without_bare_groups(svg: str) -> str:
+    """Replaces each group that has no attributes with its content."""
+    kept: list[bool] = []  # for each group that is open, whether it has attributes
+
+    def one(tag: re.Match[str]) -> str:
+        if tag[0] == "</g>":
+            return tag[0] if kept.pop() else ""
+        kept.append(tag[0] != "<g>")
+        return tag[0] if kept[-1] else ""
+
+    return re.sub(r"<g\b[^>]*(?<!/)>|</g>", one, svg)

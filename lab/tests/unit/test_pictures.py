@@ -52,3 +52,4 @@ def test_a_picture_of_many_points_stays_small() -> None:
     at = np.linspace(1, 1000, 160)
     svg = pictures.cdfs({name: (at, np.linspace(0, 1, 160)) for name in LOOK}, LOOK)
     assert len(svg) < 16_000
+    assert "<g>" not in svg and svg.count("<g ") == svg.count("</g>")
