@@ -51,8 +51,8 @@ const (
 	// maxDeliveries limits how many servers a replayed request may crash.
 	maxDeliveries = 3
 	// reselections is how often a retry draws another endpoint when it drew one that it has tried.
-	// When every endpoint is ejected, half of two endpoints may be dead: a draw fails with 1/2, and
-	// all 17 with 1 in 131 072. A draw costs no traffic.
+	// Of two ejected endpoints, one may be dead. A draw meets it with probability 1/2, and all 17
+	// draws with 1 in 131 072. A draw costs no traffic.
 	reselections = 16
 )
 
