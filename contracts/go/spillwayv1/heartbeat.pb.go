@@ -36,7 +36,13 @@ type Heartbeat struct {
 	// Name of the relay's process, unique in its cluster and the same after a restart. Relays of 0.1.0 send none.
 	Relay string `protobuf:"bytes,6,opt,name=relay,proto3" json:"relay,omitempty"`
 	// How long the relay steers by the weights of an expired ruleset; 0: not at all. Relays before 0.2.0 send none.
-	HoldSeconds   *uint32 `protobuf:"varint,7,opt,name=hold_seconds,json=holdSeconds,proto3,oneof" json:"hold_seconds,omitempty"`
+	HoldSeconds *uint32 `protobuf:"varint,7,opt,name=hold_seconds,json=holdSeconds,proto3,oneof" json:"hold_seconds,omitempty"`
+	// Version of the ruleset on trial that the relay serves to elected Envoys; 0: none. Relays before 0.2.0 send none.
+	CanaryVersion uint64 `protobuf:"varint,10,opt,name=canary_version,json=canaryVersion,proto3" json:"canary_version,omitempty"`
+	// Calls in flight, as the callers' Envoys report them, by the service that calls. A service that is not here is
+	// unknown: its Envoys do not report, or it is beyond the 4 096 services and destinations of a heartbeat. Relays before
+	// 0.2.0 send none.
+	CallsInFlight []*CallsInFlight `protobuf:"bytes,11,rep,name=calls_in_flight,json=callsInFlight,proto3" json:"calls_in_flight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,13 +126,32 @@ func (x *Heartbeat) GetHoldSeconds() uint32 {
 	return 0
 }
 
+func (x *Heartbeat) GetCanaryVersion() uint64 {
+	if x != nil {
+		return x.CanaryVersion
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetCallsInFlight() []*CallsInFlight {
+	if x != nil {
+		return x.CallsInFlight
+	}
+	return nil
+}
+
 type ServicePresence struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Service         string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	ConnectedEnvoys uint32                 `protobuf:"varint,2,opt,name=connected_envoys,json=connectedEnvoys,proto3" json:"connected_envoys,omitempty"`
 	// FNV-1a (32 bits) of the node ids of these Envoys, so that an Envoy which moves to another relay counts once. At most
 	// 8 192 per heartbeat; Envoys beyond them, and those of relays of 0.1.0, are counted without a name.
-	Envoys        []uint32 `protobuf:"fixed32,3,rep,packed,name=envoys,proto3" json:"envoys,omitempty"`
+	Envoys []uint32 `protobuf:"fixed32,3,rep,packed,name=envoys,proto3" json:"envoys,omitempty"`
+	// Pods of the service in the cluster, without those that terminate, as its Kubernetes API lists them. Absent:
+	// unknown, since the relay reads no such API, or the API does not answer.
+	Pods *uint32 `protobuf:"varint,4,opt,name=pods,proto3,oneof" json:"pods,omitempty"`
+	// Those of `pods` that are ready; present where `pods` is.
+	ReadyPods     *uint32 `protobuf:"varint,5,opt,name=ready_pods,json=readyPods,proto3,oneof" json:"ready_pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,11 +207,149 @@ func (x *ServicePresence) GetEnvoys() []uint32 {
 	return nil
 }
 
+func (x *ServicePresence) GetPods() uint32 {
+	if x != nil && x.Pods != nil {
+		return *x.Pods
+	}
+	return 0
+}
+
+func (x *ServicePresence) GetReadyPods() uint32 {
+	if x != nil && x.ReadyPods != nil {
+		return *x.ReadyPods
+	}
+	return 0
+}
+
+// Calls of one service that have been sent and not been answered, in its Envoys' newest reports.
+type CallsInFlight struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Envoys of the service in these reports. Fewer than `connected_envoys`: the others do not report, or not now.
+	ReportingEnvoys uint32 `protobuf:"varint,2,opt,name=reporting_envoys,json=reportingEnvoys,proto3" json:"reporting_envoys,omitempty"`
+	// A destination that is not here has none.
+	Destinations  []*DestinationCalls `protobuf:"bytes,3,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallsInFlight) Reset() {
+	*x = CallsInFlight{}
+	mi := &file_spillway_v1_heartbeat_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallsInFlight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallsInFlight) ProtoMessage() {}
+
+func (x *CallsInFlight) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_heartbeat_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallsInFlight.ProtoReflect.Descriptor instead.
+func (*CallsInFlight) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_heartbeat_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CallsInFlight) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *CallsInFlight) GetReportingEnvoys() uint32 {
+	if x != nil {
+		return x.ReportingEnvoys
+	}
+	return 0
+}
+
+func (x *CallsInFlight) GetDestinations() []*DestinationCalls {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
+}
+
+type DestinationCalls struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// The cluster that the calls were sent to, after failover.
+	Cluster       string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Calls         uint32 `protobuf:"varint,3,opt,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DestinationCalls) Reset() {
+	*x = DestinationCalls{}
+	mi := &file_spillway_v1_heartbeat_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DestinationCalls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DestinationCalls) ProtoMessage() {}
+
+func (x *DestinationCalls) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_heartbeat_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DestinationCalls.ProtoReflect.Descriptor instead.
+func (*DestinationCalls) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_heartbeat_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DestinationCalls) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *DestinationCalls) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *DestinationCalls) GetCalls() uint32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
 var File_spillway_v1_heartbeat_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_heartbeat_proto_rawDesc = "" +
 	"\n" +
-	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
+	"\x1bspillway/v1/heartbeat.proto\x12\vspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x03\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1f\n" +
@@ -195,12 +358,28 @@ const file_spillway_v1_heartbeat_proto_rawDesc = "" +
 	"\bservices\x18\x04 \x03(\v2\x1c.spillway.v1.ServicePresenceR\bservices\x12'\n" +
 	"\x0fruleset_version\x18\x05 \x01(\x04R\x0erulesetVersion\x12\x14\n" +
 	"\x05relay\x18\x06 \x01(\tR\x05relay\x12&\n" +
-	"\fhold_seconds\x18\a \x01(\rH\x00R\vholdSeconds\x88\x01\x01B\x0f\n" +
-	"\r_hold_seconds\"n\n" +
+	"\fhold_seconds\x18\a \x01(\rH\x00R\vholdSeconds\x88\x01\x01\x12%\n" +
+	"\x0ecanary_version\x18\n" +
+	" \x01(\x04R\rcanaryVersion\x12B\n" +
+	"\x0fcalls_in_flight\x18\v \x03(\v2\x1a.spillway.v1.CallsInFlightR\rcallsInFlightB\x0f\n" +
+	"\r_hold_seconds\"\xc3\x01\n" +
 	"\x0fServicePresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12)\n" +
 	"\x10connected_envoys\x18\x02 \x01(\rR\x0fconnectedEnvoys\x12\x16\n" +
-	"\x06envoys\x18\x03 \x03(\aR\x06envoysB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
+	"\x06envoys\x18\x03 \x03(\aR\x06envoys\x12\x17\n" +
+	"\x04pods\x18\x04 \x01(\rH\x00R\x04pods\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"ready_pods\x18\x05 \x01(\rH\x01R\treadyPods\x88\x01\x01B\a\n" +
+	"\x05_podsB\r\n" +
+	"\v_ready_pods\"\x97\x01\n" +
+	"\rCallsInFlight\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12)\n" +
+	"\x10reporting_envoys\x18\x02 \x01(\rR\x0freportingEnvoys\x12A\n" +
+	"\fdestinations\x18\x03 \x03(\v2\x1d.spillway.v1.DestinationCallsR\fdestinations\"\\\n" +
+	"\x10DestinationCalls\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x14\n" +
+	"\x05calls\x18\x03 \x01(\rR\x05callsB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3"
 
 var (
 	file_spillway_v1_heartbeat_proto_rawDescOnce sync.Once
@@ -214,20 +393,24 @@ func file_spillway_v1_heartbeat_proto_rawDescGZIP() []byte {
 	return file_spillway_v1_heartbeat_proto_rawDescData
 }
 
-var file_spillway_v1_heartbeat_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_spillway_v1_heartbeat_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_spillway_v1_heartbeat_proto_goTypes = []any{
 	(*Heartbeat)(nil),             // 0: spillway.v1.Heartbeat
 	(*ServicePresence)(nil),       // 1: spillway.v1.ServicePresence
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
+	(*CallsInFlight)(nil),         // 2: spillway.v1.CallsInFlight
+	(*DestinationCalls)(nil),      // 3: spillway.v1.DestinationCalls
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_spillway_v1_heartbeat_proto_depIdxs = []int32{
-	2, // 0: spillway.v1.Heartbeat.at:type_name -> google.protobuf.Timestamp
+	4, // 0: spillway.v1.Heartbeat.at:type_name -> google.protobuf.Timestamp
 	1, // 1: spillway.v1.Heartbeat.services:type_name -> spillway.v1.ServicePresence
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 2: spillway.v1.Heartbeat.calls_in_flight:type_name -> spillway.v1.CallsInFlight
+	3, // 3: spillway.v1.CallsInFlight.destinations:type_name -> spillway.v1.DestinationCalls
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_heartbeat_proto_init() }
@@ -236,13 +419,14 @@ func file_spillway_v1_heartbeat_proto_init() {
 		return
 	}
 	file_spillway_v1_heartbeat_proto_msgTypes[0].OneofWrappers = []any{}
+	file_spillway_v1_heartbeat_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_heartbeat_proto_rawDesc), len(file_spillway_v1_heartbeat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -222,8 +222,10 @@ type Rule struct {
 	// 0: published by 0.1.0; not known.
 	ChangedVersion uint64 `protobuf:"varint,6,opt,name=changed_version,json=changedVersion,proto3" json:"changed_version,omitempty"`
 	ChangedBy      Origin `protobuf:"varint,7,opt,name=changed_by,json=changedBy,proto3,enum=spillway.v1.Origin" json:"changed_by,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The policy that made the weights, where it is not the ruleset's: an application has fallen back to it.
+	Policy        string `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Rule) Reset() {
@@ -303,6 +305,13 @@ func (x *Rule) GetChangedBy() Origin {
 		return x.ChangedBy
 	}
 	return Origin_ORIGIN_UNSPECIFIED
+}
+
+func (x *Rule) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
 }
 
 // Clusters that requests from one source cluster must never reach, not even by failover: data residency.
@@ -506,6 +515,80 @@ func (x *Prediction) GetDemandRps() float64 {
 	return 0
 }
 
+// A ruleset on trial. Only elected Envoys route by it, until the publisher concludes the trial with a ruleset for all.
+type Canary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the version and the denials of the ruleset that carries it; its version in a route tells which calls it routed.
+	Ruleset *Ruleset `protobuf:"bytes,1,opt,name=ruleset,proto3" json:"ruleset,omitempty"`
+	// Clusters whose Envoys take part; empty: all.
+	Clusters []string `protobuf:"bytes,2,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	// Of their Envoys, in parts of 10 000: an Envoy is elected when FNV-1a (32 bits) of its node id, modulo 10 000, is
+	// below. 1 to 10 000.
+	Share uint32 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
+	// From this instant on relays serve the ruleset's own rules to all Envoys, whether the trial was concluded or not.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Canary) Reset() {
+	*x = Canary{}
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Canary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Canary) ProtoMessage() {}
+
+func (x *Canary) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Canary.ProtoReflect.Descriptor instead.
+func (*Canary) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Canary) GetRuleset() *Ruleset {
+	if x != nil {
+		return x.Ruleset
+	}
+	return nil
+}
+
+func (x *Canary) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *Canary) GetShare() uint32 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Canary) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // Routing rules of all clusters (a proposal) or of one (a key of the rulesets bucket).
 type Ruleset struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -542,14 +625,19 @@ type Ruleset struct {
 	// From this version on, earlier fencing tokens of these origins do not count. Only the operator may ask for it.
 	ResetFences []Origin `protobuf:"varint,15,rep,packed,name=reset_fences,json=resetFences,proto3,enum=spillway.v1.Origin" json:"reset_fences,omitempty"`
 	// Why the operator sent it, for the audit.
-	Reason        string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Given by the publisher, whatever a proposal says: what is on trial beside `rules`, which all other Envoys keep. Any
+	// later ruleset ends it. Relays before 0.2.0 ignore it.
+	Canary *Canary `protobuf:"bytes,17,opt,name=canary,proto3" json:"canary,omitempty"`
+	// Version of the ruleset whose trial this one concludes. Only the publisher may propose it.
+	Concludes     uint64 `protobuf:"varint,18,opt,name=concludes,proto3" json:"concludes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ruleset) Reset() {
 	*x = Ruleset{}
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +649,7 @@ func (x *Ruleset) String() string {
 func (*Ruleset) ProtoMessage() {}
 
 func (x *Ruleset) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_ruleset_proto_msgTypes[6]
+	mi := &file_spillway_v1_ruleset_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +662,7 @@ func (x *Ruleset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ruleset.ProtoReflect.Descriptor instead.
 func (*Ruleset) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{6}
+	return file_spillway_v1_ruleset_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Ruleset) GetId() string {
@@ -689,6 +777,20 @@ func (x *Ruleset) GetReason() string {
 	return ""
 }
 
+func (x *Ruleset) GetCanary() *Canary {
+	if x != nil {
+		return x.Canary
+	}
+	return nil
+}
+
+func (x *Ruleset) GetConcludes() uint64 {
+	if x != nil {
+		return x.Concludes
+	}
+	return 0
+}
+
 var File_spillway_v1_ruleset_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_ruleset_proto_rawDesc = "" +
@@ -702,7 +804,7 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x120\n" +
 	"\x14predicted_compute_ms\x18\x03 \x01(\x01R\x12predictedComputeMs\x120\n" +
-	"\x14predicted_network_ms\x18\x04 \x01(\x01R\x12predictedNetworkMs\"\xc7\x02\n" +
+	"\x14predicted_network_ms\x18\x04 \x01(\x01R\x12predictedNetworkMs\"\xdf\x02\n" +
 	"\x04Rule\x12%\n" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12%\n" +
 	"\x0esource_service\x18\x02 \x01(\tR\rsourceService\x12>\n" +
@@ -711,7 +813,8 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12'\n" +
 	"\x0fchanged_version\x18\x06 \x01(\x04R\x0echangedVersion\x122\n" +
 	"\n" +
-	"changed_by\x18\a \x01(\x0e2\x13.spillway.v1.OriginR\tchangedBy\"\x8b\x01\n" +
+	"changed_by\x18\a \x01(\x0e2\x13.spillway.v1.OriginR\tchangedBy\x12\x16\n" +
+	"\x06policy\x18\b \x01(\tR\x06policy\"\x8b\x01\n" +
 	"\x06Denial\x12%\n" +
 	"\x0esource_cluster\x18\x01 \x01(\tR\rsourceCluster\x12>\n" +
 	"\rtraffic_class\x18\x02 \x01(\v2\x19.spillway.v1.TrafficClassR\ftrafficClass\x12\x1a\n" +
@@ -729,7 +832,12 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"network_ms\x18\x03 \x01(\x01R\tnetworkMs\x12-\n" +
 	"\x13egress_usd_per_hour\x18\x04 \x01(\x01R\x10egressUsdPerHour\x12\x1d\n" +
 	"\n" +
-	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\xc6\x05\n" +
+	"demand_rps\x18\x05 \x01(\x01R\tdemandRps\"\x9c\x01\n" +
+	"\x06Canary\x12.\n" +
+	"\aruleset\x18\x01 \x01(\v2\x14.spillway.v1.RulesetR\aruleset\x12\x1a\n" +
+	"\bclusters\x18\x02 \x03(\tR\bclusters\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\rR\x05share\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x91\x06\n" +
 	"\aRuleset\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12+\n" +
@@ -749,7 +857,9 @@ const file_spillway_v1_ruleset_proto_rawDesc = "" +
 	"\fbase_version\x18\r \x01(\x04H\x00R\vbaseVersion\x88\x01\x01\x12\x18\n" +
 	"\apartial\x18\x0e \x01(\bR\apartial\x126\n" +
 	"\freset_fences\x18\x0f \x03(\x0e2\x13.spillway.v1.OriginR\vresetFences\x12\x16\n" +
-	"\x06reason\x18\x10 \x01(\tR\x06reasonB\x0f\n" +
+	"\x06reason\x18\x10 \x01(\tR\x06reason\x12+\n" +
+	"\x06canary\x18\x11 \x01(\v2\x13.spillway.v1.CanaryR\x06canary\x12\x1c\n" +
+	"\tconcludes\x18\x12 \x01(\x04R\tconcludesB\x0f\n" +
 	"\r_base_version*\\\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -770,7 +880,7 @@ func file_spillway_v1_ruleset_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_ruleset_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_spillway_v1_ruleset_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_spillway_v1_ruleset_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_spillway_v1_ruleset_proto_goTypes = []any{
 	(Origin)(0),                   // 0: spillway.v1.Origin
 	(*TrafficClass)(nil),          // 1: spillway.v1.TrafficClass
@@ -779,30 +889,34 @@ var file_spillway_v1_ruleset_proto_goTypes = []any{
 	(*Denial)(nil),                // 4: spillway.v1.Denial
 	(*InputWindow)(nil),           // 5: spillway.v1.InputWindow
 	(*Prediction)(nil),            // 6: spillway.v1.Prediction
-	(*Ruleset)(nil),               // 7: spillway.v1.Ruleset
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Canary)(nil),                // 7: spillway.v1.Canary
+	(*Ruleset)(nil),               // 8: spillway.v1.Ruleset
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_spillway_v1_ruleset_proto_depIdxs = []int32{
 	1,  // 0: spillway.v1.Rule.traffic_class:type_name -> spillway.v1.TrafficClass
 	2,  // 1: spillway.v1.Rule.destinations:type_name -> spillway.v1.Destination
 	0,  // 2: spillway.v1.Rule.changed_by:type_name -> spillway.v1.Origin
 	1,  // 3: spillway.v1.Denial.traffic_class:type_name -> spillway.v1.TrafficClass
-	8,  // 4: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
-	8,  // 5: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
-	0,  // 6: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
-	5,  // 7: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
-	8,  // 8: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 9: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 10: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
-	3,  // 11: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
-	1,  // 12: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
-	4,  // 13: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
-	0,  // 14: spillway.v1.Ruleset.reset_fences:type_name -> spillway.v1.Origin
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	9,  // 4: spillway.v1.InputWindow.start:type_name -> google.protobuf.Timestamp
+	9,  // 5: spillway.v1.InputWindow.end:type_name -> google.protobuf.Timestamp
+	8,  // 6: spillway.v1.Canary.ruleset:type_name -> spillway.v1.Ruleset
+	9,  // 7: spillway.v1.Canary.until:type_name -> google.protobuf.Timestamp
+	0,  // 8: spillway.v1.Ruleset.origin:type_name -> spillway.v1.Origin
+	5,  // 9: spillway.v1.Ruleset.input_window:type_name -> spillway.v1.InputWindow
+	9,  // 10: spillway.v1.Ruleset.created_at:type_name -> google.protobuf.Timestamp
+	9,  // 11: spillway.v1.Ruleset.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 12: spillway.v1.Ruleset.predicted:type_name -> spillway.v1.Prediction
+	3,  // 13: spillway.v1.Ruleset.rules:type_name -> spillway.v1.Rule
+	1,  // 14: spillway.v1.Ruleset.traffic_classes:type_name -> spillway.v1.TrafficClass
+	4,  // 15: spillway.v1.Ruleset.denials:type_name -> spillway.v1.Denial
+	0,  // 16: spillway.v1.Ruleset.reset_fences:type_name -> spillway.v1.Origin
+	7,  // 17: spillway.v1.Ruleset.canary:type_name -> spillway.v1.Canary
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_ruleset_proto_init() }
@@ -810,14 +924,14 @@ func file_spillway_v1_ruleset_proto_init() {
 	if File_spillway_v1_ruleset_proto != nil {
 		return
 	}
-	file_spillway_v1_ruleset_proto_msgTypes[6].OneofWrappers = []any{}
+	file_spillway_v1_ruleset_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_ruleset_proto_rawDesc), len(file_spillway_v1_ruleset_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

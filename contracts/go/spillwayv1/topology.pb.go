@@ -379,7 +379,9 @@ type Placement struct {
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Requests per second at which operators would spill (Waterfall's static threshold).
 	// 0: not declared; baselines that need it then use the measured capacity.
-	ThresholdRps  float64 `protobuf:"fixed64,2,opt,name=threshold_rps,json=thresholdRps,proto3" json:"threshold_rps,omitempty"`
+	ThresholdRps float64 `protobuf:"fixed64,2,opt,name=threshold_rps,json=thresholdRps,proto3" json:"threshold_rps,omitempty"`
+	// The autoscaler of its pods there. Absent: none is declared, and its pods are taken as they are.
+	Autoscaler    *Autoscaler `protobuf:"bytes,3,opt,name=autoscaler,proto3" json:"autoscaler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -428,6 +430,69 @@ func (x *Placement) GetThresholdRps() float64 {
 	return 0
 }
 
+func (x *Placement) GetAutoscaler() *Autoscaler {
+	if x != nil {
+		return x.Autoscaler
+	}
+	return nil
+}
+
+// A horizontal autoscaler, such as a HorizontalPodAutoscaler that acts on CPU utilisation.
+type Autoscaler struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Above 0, at most 1. Share of the highest load of a pod: the utilisation that the autoscaler aims at, times
+	// what it is relative to (the CPU request), divided by the CPU at which a pod can do no more.
+	TargetUtilisation float64 `protobuf:"fixed64,1,opt,name=target_utilisation,json=targetUtilisation,proto3" json:"target_utilisation,omitempty"`
+	// At least 1.
+	MaxPods       uint32 `protobuf:"varint,2,opt,name=max_pods,json=maxPods,proto3" json:"max_pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Autoscaler) Reset() {
+	*x = Autoscaler{}
+	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Autoscaler) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Autoscaler) ProtoMessage() {}
+
+func (x *Autoscaler) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Autoscaler.ProtoReflect.Descriptor instead.
+func (*Autoscaler) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Autoscaler) GetTargetUtilisation() float64 {
+	if x != nil {
+		return x.TargetUtilisation
+	}
+	return 0
+}
+
+func (x *Autoscaler) GetMaxPods() uint32 {
+	if x != nil {
+		return x.MaxPods
+	}
+	return 0
+}
+
 // Endpoints of every service as seen from one cluster, or where to learn them: that cluster's
 // relay reads it.
 type Endpoints struct {
@@ -444,7 +509,7 @@ type Endpoints struct {
 
 func (x *Endpoints) Reset() {
 	*x = Endpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +521,7 @@ func (x *Endpoints) String() string {
 func (*Endpoints) ProtoMessage() {}
 
 func (x *Endpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[6]
+	mi := &file_spillway_v1_topology_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +534,7 @@ func (x *Endpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoints.ProtoReflect.Descriptor instead.
 func (*Endpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{6}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Endpoints) GetCluster() string {
@@ -516,7 +581,7 @@ type ServiceEndpoints struct {
 
 func (x *ServiceEndpoints) Reset() {
 	*x = ServiceEndpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +593,7 @@ func (x *ServiceEndpoints) String() string {
 func (*ServiceEndpoints) ProtoMessage() {}
 
 func (x *ServiceEndpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[7]
+	mi := &file_spillway_v1_topology_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +606,7 @@ func (x *ServiceEndpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEndpoints.ProtoReflect.Descriptor instead.
 func (*ServiceEndpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{7}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ServiceEndpoints) GetService() string {
@@ -584,7 +649,7 @@ type DnsSettings struct {
 
 func (x *DnsSettings) Reset() {
 	*x = DnsSettings{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	mi := &file_spillway_v1_topology_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +661,7 @@ func (x *DnsSettings) String() string {
 func (*DnsSettings) ProtoMessage() {}
 
 func (x *DnsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[8]
+	mi := &file_spillway_v1_topology_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +674,7 @@ func (x *DnsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DnsSettings.ProtoReflect.Descriptor instead.
 func (*DnsSettings) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{8}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DnsSettings) GetRefreshSeconds() uint32 {
@@ -651,7 +716,7 @@ type KubernetesEndpoints struct {
 
 func (x *KubernetesEndpoints) Reset() {
 	*x = KubernetesEndpoints{}
-	mi := &file_spillway_v1_topology_proto_msgTypes[9]
+	mi := &file_spillway_v1_topology_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +728,7 @@ func (x *KubernetesEndpoints) String() string {
 func (*KubernetesEndpoints) ProtoMessage() {}
 
 func (x *KubernetesEndpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_topology_proto_msgTypes[9]
+	mi := &file_spillway_v1_topology_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +741,7 @@ func (x *KubernetesEndpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubernetesEndpoints.ProtoReflect.Descriptor instead.
 func (*KubernetesEndpoints) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{9}
+	return file_spillway_v1_topology_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KubernetesEndpoints) GetCluster() string {
@@ -766,10 +831,17 @@ const file_spillway_v1_topology_proto_rawDesc = "" +
 	"\bTimeouts\x123\n" +
 	"\arequest\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\arequest\x12-\n" +
 	"\x04idle\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04idle\x122\n" +
-	"\aper_try\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06perTry\"J\n" +
+	"\aper_try\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06perTry\"\x83\x01\n" +
 	"\tPlacement\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12#\n" +
-	"\rthreshold_rps\x18\x02 \x01(\x01R\fthresholdRps\"\xce\x01\n" +
+	"\rthreshold_rps\x18\x02 \x01(\x01R\fthresholdRps\x127\n" +
+	"\n" +
+	"autoscaler\x18\x03 \x01(\v2\x17.spillway.v1.AutoscalerR\n" +
+	"autoscaler\"V\n" +
+	"\n" +
+	"Autoscaler\x12-\n" +
+	"\x12target_utilisation\x18\x01 \x01(\x01R\x11targetUtilisation\x12\x19\n" +
+	"\bmax_pods\x18\x02 \x01(\rR\amaxPods\"\xce\x01\n" +
 	"\tEndpoints\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x129\n" +
 	"\bservices\x18\x02 \x03(\v2\x1d.spillway.v1.ServiceEndpointsR\bservices\x12@\n" +
@@ -811,7 +883,7 @@ func file_spillway_v1_topology_proto_rawDescGZIP() []byte {
 	return file_spillway_v1_topology_proto_rawDescData
 }
 
-var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_spillway_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_spillway_v1_topology_proto_goTypes = []any{
 	(*Topology)(nil),            // 0: spillway.v1.Topology
 	(*Cluster)(nil),             // 1: spillway.v1.Cluster
@@ -819,11 +891,12 @@ var file_spillway_v1_topology_proto_goTypes = []any{
 	(*Service)(nil),             // 3: spillway.v1.Service
 	(*Timeouts)(nil),            // 4: spillway.v1.Timeouts
 	(*Placement)(nil),           // 5: spillway.v1.Placement
-	(*Endpoints)(nil),           // 6: spillway.v1.Endpoints
-	(*ServiceEndpoints)(nil),    // 7: spillway.v1.ServiceEndpoints
-	(*DnsSettings)(nil),         // 8: spillway.v1.DnsSettings
-	(*KubernetesEndpoints)(nil), // 9: spillway.v1.KubernetesEndpoints
-	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
+	(*Autoscaler)(nil),          // 6: spillway.v1.Autoscaler
+	(*Endpoints)(nil),           // 7: spillway.v1.Endpoints
+	(*ServiceEndpoints)(nil),    // 8: spillway.v1.ServiceEndpoints
+	(*DnsSettings)(nil),         // 9: spillway.v1.DnsSettings
+	(*KubernetesEndpoints)(nil), // 10: spillway.v1.KubernetesEndpoints
+	(*durationpb.Duration)(nil), // 11: google.protobuf.Duration
 }
 var file_spillway_v1_topology_proto_depIdxs = []int32{
 	1,  // 0: spillway.v1.Topology.clusters:type_name -> spillway.v1.Cluster
@@ -831,17 +904,18 @@ var file_spillway_v1_topology_proto_depIdxs = []int32{
 	3,  // 2: spillway.v1.Topology.services:type_name -> spillway.v1.Service
 	5,  // 3: spillway.v1.Service.placements:type_name -> spillway.v1.Placement
 	4,  // 4: spillway.v1.Service.timeouts:type_name -> spillway.v1.Timeouts
-	10, // 5: spillway.v1.Timeouts.request:type_name -> google.protobuf.Duration
-	10, // 6: spillway.v1.Timeouts.idle:type_name -> google.protobuf.Duration
-	10, // 7: spillway.v1.Timeouts.per_try:type_name -> google.protobuf.Duration
-	7,  // 8: spillway.v1.Endpoints.services:type_name -> spillway.v1.ServiceEndpoints
-	9,  // 9: spillway.v1.Endpoints.kubernetes:type_name -> spillway.v1.KubernetesEndpoints
-	8,  // 10: spillway.v1.Endpoints.dns:type_name -> spillway.v1.DnsSettings
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	11, // 5: spillway.v1.Timeouts.request:type_name -> google.protobuf.Duration
+	11, // 6: spillway.v1.Timeouts.idle:type_name -> google.protobuf.Duration
+	11, // 7: spillway.v1.Timeouts.per_try:type_name -> google.protobuf.Duration
+	6,  // 8: spillway.v1.Placement.autoscaler:type_name -> spillway.v1.Autoscaler
+	8,  // 9: spillway.v1.Endpoints.services:type_name -> spillway.v1.ServiceEndpoints
+	10, // 10: spillway.v1.Endpoints.kubernetes:type_name -> spillway.v1.KubernetesEndpoints
+	9,  // 11: spillway.v1.Endpoints.dns:type_name -> spillway.v1.DnsSettings
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_topology_proto_init() }
@@ -855,7 +929,7 @@ func file_spillway_v1_topology_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_topology_proto_rawDesc), len(file_spillway_v1_topology_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

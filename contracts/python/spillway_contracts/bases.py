@@ -42,7 +42,7 @@ def completed(proposal: Ruleset, in_force: Mapping[str, Ruleset]) -> Ruleset:
     if not proposal.partial:
         return proposal
     whole = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
-    for field in ("version", "denials", "reset_fences"):
+    for field in ("version", "denials", "reset_fences", "canary", "concludes"):
         whole.ClearField(field)
     for field in ("id", "origin", "fencing_token", "reason"):
         setattr(whole, field, getattr(proposal, field))

@@ -14,8 +14,15 @@ pins:                            # the rule is exactly this, whatever is propose
   - {source_cluster: eu-1, source_service: web, traffic_class: "users GET /profiles/{id}",
      destinations: {eu-1: 10000}}
 operator_hold: true              # others do not replace an operator's ruleset until it expires
-frozen: false                    # kill switch: only local-first is published
+kill: false                      # kill switch: only local-first is published, within a second
+freeze: false                    # the weights in force stay; optimizer and PAPA propose no others
 shadow: false                    # compute and log, publish nothing
+canary:                          # changes of weights are tried by some Envoys first; omitted: not
+  clusters: [eu-2]               # whose Envoys take part; omitted: all
+  share: 1000                    # of them, in parts of 10 000; default: 10 000
+  seconds: 60                    # 10 to 3600; a refusal (NACK) ends it earlier
+  failed_share: 0.01             # calls that may fail beyond those of others; omitted: any
+  cost_rise: 0.2                 # by which calls may cost more than before it; omitted: any
 drained_clusters: [us-1]         # take no requests from others; emptied at once, no local share
 # optimizer
 egress_budget_usd_per_hour: 40   # US dollars per hour of all egress; default: no bound
@@ -30,6 +37,7 @@ tail_targets:                    # a ms of p99 above p99_ms counts like `value` 
   - {traffic_class: "web GET /checkout", p99_ms: 250, value: 5}
 """
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +48,10 @@ from spillway_runtime import yaml_file
 from spillway_contracts import ContractError, names, traffic_class
 
 TOTAL = names.VALUE_WEIGHT_TOTAL
+# After this time beyond its seconds, relays end a trial that nobody has concluded.
+CANARY_GRACE_S = 60
+_FORMER = {"frozen": "kill"}  # former names of keys, which are accepted for one version
+_LOG = logging.getLogger("spillway.guardrails")
 
 
 def _class_id(value: str) -> str:
@@ -96,6 +108,21 @@ class TailTarget(_Strict):
     value: float = Field(ge=0.01, le=100, allow_inf_nan=False)
 
 
+class CanaryPolicy(_Strict):
+    """Which Envoys try a change of weights first, and what ends the trial early."""
+
+    clusters: list[str] = []
+    share: Annotated[int, Field(ge=1, le=TOTAL)] = TOTAL
+    seconds: float = Field(ge=10, le=3600, allow_inf_nan=False)
+    failed_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] | None = None
+    cost_rise: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether calls under the trial are compared with others."""
+        return self.failed_share is not None or self.cost_rise is not None
+
+
 class Guardrails(_Strict):
     """What may be published.
 
@@ -109,8 +136,10 @@ class Guardrails(_Strict):
     denied_destinations: Annotated[list[Denial], Field(max_length=names.VALUE_DENIALS_PER_CLUSTER)] = []
     pins: list[Pin] = []
     operator_hold: bool = True
-    frozen: bool = False
+    kill: bool = False
+    freeze: bool = False
     shadow: bool = False
+    canary: CanaryPolicy | None = None
     drained_clusters: list[str] = []
     egress_budget_usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     utilisation_ceiling: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -120,6 +149,14 @@ class Guardrails(_Strict):
     extrapolation_caution: Annotated[float, Field(ge=0, le=100)] = 0
     latency_values: list[LatencyValue] = []
     tail_targets: list[TailTarget] = []
+
+    @property
+    def holding(self) -> str | None:
+        """Why neither the optimizer nor PAPA may change weights now; None: they may."""
+        for key in ("kill", "freeze"):
+            if getattr(self, key):
+                return f"{key}: true in the guardrails"
+        return None
 
     def denies(self, source_cluster: str, class_id: str, destination: str) -> bool:
         """Returns whether a denial keeps the class's requests from going to the destination."""
@@ -193,8 +230,9 @@ def _read(path: Path) -> object:
 
 
 def _parse(path: Path, document: object, topology: Topology) -> Guardrails:
+    document = _renamed(path, {} if document is None else document)
     try:
-        guardrails = Guardrails.model_validate({} if document is None else document)
+        guardrails = Guardrails.model_validate(document)
     except ValidationError as error:
         raise ContractError("\n".join(f"{path}: {line}" for line in _explain(error))) from error
     if problems := check(guardrails, topology):
@@ -202,14 +240,31 @@ def _parse(path: Path, document: object, topology: Topology) -> Guardrails:
     return guardrails
 
 
+def _renamed(path: Path, document: object) -> object:
+    """Returns the document with the present names of keys that it has under their former names.
+
+    Logs each former name. Raises ContractError for a key that is there under both names.
+    """
+    if not isinstance(document, dict) or not (former := [key for key in _FORMER if key in document]):
+        return document
+    renamed = dict(document)
+    for key in former:
+        present = _FORMER[key]
+        if present in document:
+            raise ContractError(f"{path}: {key}, {present}: two names of one key; only {present} is allowed")
+        _LOG.warning("%s: %s is now %s; the next version refuses %s", path, key, present, key)
+        renamed[present] = renamed.pop(key)
+    return renamed
+
+
 def check(guardrails: Guardrails, topology: Topology) -> list[str]:
     """Returns what contradicts the topology or itself, with key, value and what is allowed."""
     clusters = sorted(cluster.name for cluster in topology.clusters)
     services = sorted(service.name for service in topology.services)
     problems = []
-    if guardrails.frozen and guardrails.shadow:
+    if guardrails.kill and guardrails.shadow:
         problems.append(
-            "frozen, shadow: both true; a kill switch must publish local-first, shadow publishes nothing"
+            "kill, shadow: both true; a kill switch must publish local-first, shadow publishes nothing"
         )
 
     def known(key: str, name: str | None) -> None:
@@ -232,6 +287,7 @@ def check(guardrails: Guardrails, topology: Topology) -> list[str]:
         known("drained_clusters", name)
     if clusters and set(guardrails.drained_clusters) >= set(clusters):
         problems.append(f"drained_clusters: {clusters}; at least one cluster must stay to take requests")
+    problems += _canary_problems(guardrails, clusters)
     for i, class_id in enumerate(guardrails.whole_classes):
         served(f"whole_classes[{i}]", traffic_class.parse(class_id).service)
         if class_id in guardrails.whole_classes[:i]:
@@ -258,6 +314,27 @@ def check(guardrails: Guardrails, topology: Topology) -> list[str]:
         if identity in seen:
             problems.append(f"{key}: a second pin for {identity}")
         seen.add(identity)
+    return problems
+
+
+def _canary_problems(guardrails: Guardrails, clusters: list[str]) -> list[str]:
+    canary = guardrails.canary
+    if canary is None:
+        return []
+    problems = [
+        f"canary.clusters[{i}]: unknown cluster {name!r}; clusters: {', '.join(clusters)}"
+        for i, name in enumerate(canary.clusters)
+        if name not in clusters
+    ]
+    if canary.share == TOTAL and (not canary.clusters or set(canary.clusters) >= set(clusters)):
+        problems.append(
+            f"canary: every Envoy takes part; share must be below {TOTAL}, or clusters must leave one out"
+        )
+    if canary.seconds + CANARY_GRACE_S > guardrails.maximum_expiry_seconds:
+        problems.append(
+            f"canary.seconds: {canary.seconds:g}; must be at most maximum_expiry_seconds "
+            f"{guardrails.maximum_expiry_seconds:g} minus {CANARY_GRACE_S}"
+        )
     return problems
 
 
@@ -290,6 +367,7 @@ def _explain(error: ValidationError) -> list[str]:
 def _keys(location: tuple[int | str, ...]) -> set[str]:
     """Returns the allowed keys of the place where an unknown one was found."""
     models: dict[int | str, type[_Strict]] = {
+        "canary": CanaryPolicy,
         "denied_destinations": Denial,
         "pins": Pin,
         "latency_values": LatencyValue,

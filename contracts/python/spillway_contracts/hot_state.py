@@ -86,6 +86,33 @@ class NetworkEntry(_Entry):
 
 
 @dataclass(frozen=True)
+class RouteEntry(_Entry):
+    """Calls of one class from one service of a cluster to one destination, as the callers saw them.
+
+    Over the 10 seconds before `at`. Quantiles are of calls that did not fail.
+    """
+
+    rps: float  # adjusted for sampling
+    success_rate: float
+    p50_ms: float | None  # None: no call succeeded
+    p99_ms: float | None
+    in_flight: float  # rate times mean duration
+
+    @staticmethod
+    def field(class_id: str, source_service: str, destination_cluster: str) -> str:
+        """Returns the field of its hash, which begins with the callee, as those of all boards."""
+        return "\t".join((class_id, source_service, destination_cluster))
+
+    @staticmethod
+    def route(field: str) -> tuple[str, str, str]:
+        """Returns class id, source service and destination. Raises ContractError."""
+        parts = field.split("\t")
+        if len(parts) != 3 or not all(parts):
+            raise ContractError(f"RouteEntry: field {field[:200]!r}; must be class, source, destination")
+        return parts[0], parts[1], parts[2]
+
+
+@dataclass(frozen=True)
 class UnknownEntry(_Entry):
     """Until when (0: never) the boards know a service in a cluster, or the whole cluster.
 

@@ -44,6 +44,7 @@ EDGES = {
     "adjusted_count": "f64",
     "ruleset_version": "u64",
     "trace_spans": "u64",
+    "source_call": "u64",
 }
 
 # a raw span of a sampled trace
@@ -92,3 +93,6 @@ NETWORK = {
     "calls": "f64",
     "time_us": "f64",
 }
+
+# columns that are 0 in rows of the previous version, which does not write them
+ADDED = frozenset({"source_call"})

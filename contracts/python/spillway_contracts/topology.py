@@ -7,7 +7,7 @@ from typing import TypeVar
 import yaml
 from google.protobuf import json_format
 from google.protobuf.duration_pb2 import Duration
-from spillway.v1.topology_pb2 import Service, Timeouts, Topology
+from spillway.v1.topology_pb2 import Autoscaler, Service, Timeouts, Topology
 
 from spillway_contracts import ContractError
 
@@ -84,7 +84,18 @@ def check(topology: Topology) -> list[str]:
             known(f"{key}.cluster", placement.cluster)
             unique(f"{key}.cluster", placed, placement.cluster)
             not_negative(f"{key}.threshold_rps", placement.threshold_rps)
+            if placement.HasField("autoscaler"):
+                problems += _check_autoscaler(f"{key}.autoscaler", placement.autoscaler)
     not_negative("usd_per_ms_per_million_requests", topology.usd_per_ms_per_million_requests)
+    return problems
+
+
+def _check_autoscaler(key: str, autoscaler: Autoscaler) -> list[str]:
+    problems, target = [], autoscaler.target_utilisation
+    if not 0 < target <= 1:
+        problems.append(f"{key}.target_utilisation: {target:g} must be above 0 and at most 1")
+    if autoscaler.max_pods < 1:
+        problems.append(f"{key}.max_pods: {autoscaler.max_pods} must be at least 1")
     return problems
 
 

@@ -43,6 +43,32 @@ def test_what_is_wrong_with_them_is_named(tmp_path: Path, service: str, expected
     assert expected in str(refused.value)
 
 
+def test_an_autoscaler_of_a_placement_is_read(tmp_path: Path):
+    """Without one, none is declared: 0 would be a target."""
+    scaled = "{cluster: west, autoscaler: {target_utilisation: 0.6, max_pods: 10}}"
+    [service] = load(tmp_path, f"{{name: a, placements: [{scaled}]}}").services
+    found = service.placements[0].autoscaler
+    assert (found.target_utilisation, found.max_pods) == (0.6, 10)
+    [service] = load(tmp_path, "{name: a, placements: [{cluster: west}]}").services
+    assert not service.placements[0].HasField("autoscaler")
+
+
+@pytest.mark.parametrize(
+    ("autoscaler", "expected"),
+    [
+        ("{max_pods: 3}", "autoscaler.target_utilisation: 0 must be above 0 and at most 1"),
+        ("{target_utilisation: 60, max_pods: 3}", "autoscaler.target_utilisation: 60 must be above 0"),
+        ("{target_utilisation: .nan, max_pods: 3}", "target_utilisation"),
+        ("{target_utilisation: 0.6}", "services[0].placements[0].autoscaler.max_pods: 0 must be at least 1"),
+        ("{target_utilisation: 0.6, max_pods: -1}", "max_pods"),
+    ],
+)
+def test_what_is_wrong_with_an_autoscaler_is_named(tmp_path: Path, autoscaler: str, expected: str):
+    with pytest.raises(ContractError) as refused:
+        load(tmp_path, f"{{name: a, placements: [{{cluster: west, autoscaler: {autoscaler}}}]}}")
+    assert expected in str(refused.value)
+
+
 @pytest.mark.parametrize("text", ["5", "2020-01-01", "[west]", "west", "false"])
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str):
     """Whatever YAML makes of the file, the error is a ContractError that names it."""

@@ -38,7 +38,8 @@ SELECT started_at, trace_id, leftPad(lower(hex(sipHash64(span_id))), 16, '0') AS
        toUInt64(500 + sipHash64(span_id, 2) % 300 + 20000 * (cluster != source_cluster)) AS network_known,
        if(sipHash64(span_id, 1) % 20 = 0, NULL, network_known) AS network_us,
        request_bytes, response_bytes, status, failed, adjusted_count,
-       toUInt64(1 + intDiv(toUnixTimestamp(started_at) % 3600, 60)) AS ruleset_version, trace_spans, stored_at
+       toUInt64(1 + intDiv(toUnixTimestamp(started_at) % 3600, 60)) AS ruleset_version, trace_spans,
+       toUInt32(2 * hop) AS source_call, stored_at
 FROM ({calls}) WHERE hop > 0"""
 
 

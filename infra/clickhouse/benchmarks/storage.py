@@ -31,7 +31,7 @@ CALLS = """started_at, trace_id, span_id, cluster, service, class, source_cluste
     adjusted_count, trace_spans, stored_at"""
 EDGES = """started_at, trace_id, span_id, source_cluster, source_service, source_class, destination_cluster,
     destination_service, class, duration_us, network_us, request_bytes, response_bytes, status, failed, adjusted_count,
-    ruleset_version, trace_spans, stored_at"""
+    ruleset_version, trace_spans, source_call, stored_at"""
 PARTS = """at, cluster, service, class, partition, source, sequence, arrivals, failed, samples, ok, exclusive_ms,
     exclusive_sq_ms2, stamped, rate, class_stamped, class_rate, stored_at"""
 TABLES = {

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bspillway/v1/heartbeat.proto\x12\x0bspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x01\n\tHeartbeat\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\r\x12.\n\x08services\x18\x04 \x03(\x0b\x32\x1c.spillway.v1.ServicePresence\x12\x17\n\x0fruleset_version\x18\x05 \x01(\x04\x12\r\n\x05relay\x18\x06 \x01(\t\x12\x19\n\x0chold_seconds\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\x0f\n\r_hold_seconds\"L\n\x0fServicePresence\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x18\n\x10\x63onnected_envoys\x18\x02 \x01(\r\x12\x0e\n\x06\x65nvoys\x18\x03 \x03(\x07\x42.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bspillway/v1/heartbeat.proto\x12\x0bspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n\tHeartbeat\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\r\x12.\n\x08services\x18\x04 \x03(\x0b\x32\x1c.spillway.v1.ServicePresence\x12\x17\n\x0fruleset_version\x18\x05 \x01(\x04\x12\r\n\x05relay\x18\x06 \x01(\t\x12\x19\n\x0chold_seconds\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x16\n\x0e\x63\x61nary_version\x18\n \x01(\x04\x12\x33\n\x0f\x63\x61lls_in_flight\x18\x0b \x03(\x0b\x32\x1a.spillway.v1.CallsInFlightB\x0f\n\r_hold_seconds\"\x90\x01\n\x0fServicePresence\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x18\n\x10\x63onnected_envoys\x18\x02 \x01(\r\x12\x0e\n\x06\x65nvoys\x18\x03 \x03(\x07\x12\x11\n\x04pods\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nready_pods\x18\x05 \x01(\rH\x01\x88\x01\x01\x42\x07\n\x05_podsB\r\n\x0b_ready_pods\"o\n\rCallsInFlight\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x18\n\x10reporting_envoys\x18\x02 \x01(\r\x12\x33\n\x0c\x64\x65stinations\x18\x03 \x03(\x0b\x32\x1d.spillway.v1.DestinationCalls\"C\n\x10\x44\x65stinationCalls\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x03 \x01(\rB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z,spillway.dev/contracts/spillwayv1;spillwayv1'
   _globals['_HEARTBEAT']._serialized_start=78
-  _globals['_HEARTBEAT']._serialized_end=299
-  _globals['_SERVICEPRESENCE']._serialized_start=301
-  _globals['_SERVICEPRESENCE']._serialized_end=377
+  _globals['_HEARTBEAT']._serialized_end=376
+  _globals['_SERVICEPRESENCE']._serialized_start=379
+  _globals['_SERVICEPRESENCE']._serialized_end=523
+  _globals['_CALLSINFLIGHT']._serialized_start=525
+  _globals['_CALLSINFLIGHT']._serialized_end=636
+  _globals['_DESTINATIONCALLS']._serialized_start=638
+  _globals['_DESTINATIONCALLS']._serialized_end=705
 # @@protoc_insertion_point(module_scope)

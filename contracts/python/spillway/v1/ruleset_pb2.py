@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spillway/v1/ruleset.proto\x12\x0bspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x0cTrafficClass\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rpath_template\x18\x03 \x01(\t\"j\n\x0b\x44\x65stination\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\r\x12\x1c\n\x14predicted_compute_ms\x18\x03 \x01(\x01\x12\x1c\n\x14predicted_network_ms\x18\x04 \x01(\x01\"\xea\x01\n\x04Rule\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x16\n\x0esource_service\x18\x02 \x01(\t\x12\x30\n\rtraffic_class\x18\x03 \x01(\x0b\x32\x19.spillway.v1.TrafficClass\x12.\n\x0c\x64\x65stinations\x18\x04 \x03(\x0b\x32\x18.spillway.v1.Destination\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x17\n\x0f\x63hanged_version\x18\x06 \x01(\x04\x12\'\n\nchanged_by\x18\x07 \x01(\x0e\x32\x13.spillway.v1.Origin\"d\n\x06\x44\x65nial\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x30\n\rtraffic_class\x18\x02 \x01(\x0b\x32\x19.spillway.v1.TrafficClass\x12\x10\n\x08\x63lusters\x18\x03 \x03(\t\"m\n\x0bInputWindow\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"~\n\nPrediction\x12\x17\n\x0fmean_latency_ms\x18\x01 \x01(\x01\x12\x12\n\ncompute_ms\x18\x02 \x01(\x01\x12\x12\n\nnetwork_ms\x18\x03 \x01(\x01\x12\x1b\n\x13\x65gress_usd_per_hour\x18\x04 \x01(\x01\x12\x12\n\ndemand_rps\x18\x05 \x01(\x01\"\xa2\x04\n\x07Ruleset\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12#\n\x06origin\x18\x03 \x01(\x0e\x32\x13.spillway.v1.Origin\x12\x0e\n\x06policy\x18\x04 \x01(\t\x12.\n\x0cinput_window\x18\x05 \x01(\x0b\x32\x18.spillway.v1.InputWindow\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\tpredicted\x18\x08 \x01(\x0b\x32\x17.spillway.v1.Prediction\x12 \n\x05rules\x18\t \x03(\x0b\x32\x11.spillway.v1.Rule\x12\x32\n\x0ftraffic_classes\x18\n \x03(\x0b\x32\x19.spillway.v1.TrafficClass\x12\x15\n\rfencing_token\x18\x0b \x01(\x04\x12$\n\x07\x64\x65nials\x18\x0c \x03(\x0b\x32\x13.spillway.v1.Denial\x12\x19\n\x0c\x62\x61se_version\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07partial\x18\x0e \x01(\x08\x12)\n\x0creset_fences\x18\x0f \x03(\x0e\x32\x13.spillway.v1.Origin\x12\x0e\n\x06reason\x18\x10 \x01(\tB\x0f\n\r_base_version*\\\n\x06Origin\x12\x16\n\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n\x10ORIGIN_OPTIMIZER\x10\x01\x12\x0f\n\x0bORIGIN_PAPA\x10\x02\x12\x13\n\x0fORIGIN_OPERATOR\x10\x03\x42.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spillway/v1/ruleset.proto\x12\x0bspillway.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x0cTrafficClass\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x15\n\rpath_template\x18\x03 \x01(\t\"j\n\x0b\x44\x65stination\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\r\x12\x1c\n\x14predicted_compute_ms\x18\x03 \x01(\x01\x12\x1c\n\x14predicted_network_ms\x18\x04 \x01(\x01\"\xfa\x01\n\x04Rule\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x16\n\x0esource_service\x18\x02 \x01(\t\x12\x30\n\rtraffic_class\x18\x03 \x01(\x0b\x32\x19.spillway.v1.TrafficClass\x12.\n\x0c\x64\x65stinations\x18\x04 \x03(\x0b\x32\x18.spillway.v1.Destination\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x17\n\x0f\x63hanged_version\x18\x06 \x01(\x04\x12\'\n\nchanged_by\x18\x07 \x01(\x0e\x32\x13.spillway.v1.Origin\x12\x0e\n\x06policy\x18\x08 \x01(\t\"d\n\x06\x44\x65nial\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x30\n\rtraffic_class\x18\x02 \x01(\x0b\x32\x19.spillway.v1.TrafficClass\x12\x10\n\x08\x63lusters\x18\x03 \x03(\t\"m\n\x0bInputWindow\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x05start\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"~\n\nPrediction\x12\x17\n\x0fmean_latency_ms\x18\x01 \x01(\x01\x12\x12\n\ncompute_ms\x18\x02 \x01(\x01\x12\x12\n\nnetwork_ms\x18\x03 \x01(\x01\x12\x1b\n\x13\x65gress_usd_per_hour\x18\x04 \x01(\x01\x12\x12\n\ndemand_rps\x18\x05 \x01(\x01\"{\n\x06\x43\x61nary\x12%\n\x07ruleset\x18\x01 \x01(\x0b\x32\x14.spillway.v1.Ruleset\x12\x10\n\x08\x63lusters\x18\x02 \x03(\t\x12\r\n\x05share\x18\x03 \x01(\r\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xda\x04\n\x07Ruleset\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12#\n\x06origin\x18\x03 \x01(\x0e\x32\x13.spillway.v1.Origin\x12\x0e\n\x06policy\x18\x04 \x01(\t\x12.\n\x0cinput_window\x18\x05 \x01(\x0b\x32\x18.spillway.v1.InputWindow\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\tpredicted\x18\x08 \x01(\x0b\x32\x17.spillway.v1.Prediction\x12 \n\x05rules\x18\t \x03(\x0b\x32\x11.spillway.v1.Rule\x12\x32\n\x0ftraffic_classes\x18\n \x03(\x0b\x32\x19.spillway.v1.TrafficClass\x12\x15\n\rfencing_token\x18\x0b \x01(\x04\x12$\n\x07\x64\x65nials\x18\x0c \x03(\x0b\x32\x13.spillway.v1.Denial\x12\x19\n\x0c\x62\x61se_version\x18\r \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07partial\x18\x0e \x01(\x08\x12)\n\x0creset_fences\x18\x0f \x03(\x0e\x32\x13.spillway.v1.Origin\x12\x0e\n\x06reason\x18\x10 \x01(\t\x12#\n\x06\x63\x61nary\x18\x11 \x01(\x0b\x32\x13.spillway.v1.Canary\x12\x11\n\tconcludes\x18\x12 \x01(\x04\x42\x0f\n\r_base_version*\\\n\x06Origin\x12\x16\n\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n\x10ORIGIN_OPTIMIZER\x10\x01\x12\x0f\n\x0bORIGIN_PAPA\x10\x02\x12\x13\n\x0fORIGIN_OPERATOR\x10\x03\x42.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,20 +33,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spillway.v1.ruleset_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z,spillway.dev/contracts/spillwayv1;spillwayv1'
-  _globals['_ORIGIN']._serialized_start=1382
-  _globals['_ORIGIN']._serialized_end=1474
+  _globals['_ORIGIN']._serialized_start=1579
+  _globals['_ORIGIN']._serialized_end=1671
   _globals['_TRAFFICCLASS']._serialized_start=75
   _globals['_TRAFFICCLASS']._serialized_end=145
   _globals['_DESTINATION']._serialized_start=147
   _globals['_DESTINATION']._serialized_end=253
   _globals['_RULE']._serialized_start=256
-  _globals['_RULE']._serialized_end=490
-  _globals['_DENIAL']._serialized_start=492
-  _globals['_DENIAL']._serialized_end=592
-  _globals['_INPUTWINDOW']._serialized_start=594
-  _globals['_INPUTWINDOW']._serialized_end=703
-  _globals['_PREDICTION']._serialized_start=705
-  _globals['_PREDICTION']._serialized_end=831
-  _globals['_RULESET']._serialized_start=834
-  _globals['_RULESET']._serialized_end=1380
+  _globals['_RULE']._serialized_end=506
+  _globals['_DENIAL']._serialized_start=508
+  _globals['_DENIAL']._serialized_end=608
+  _globals['_INPUTWINDOW']._serialized_start=610
+  _globals['_INPUTWINDOW']._serialized_end=719
+  _globals['_PREDICTION']._serialized_start=721
+  _globals['_PREDICTION']._serialized_end=847
+  _globals['_CANARY']._serialized_start=849
+  _globals['_CANARY']._serialized_end=972
+  _globals['_RULESET']._serialized_start=975
+  _globals['_RULESET']._serialized_end=1577
 # @@protoc_insertion_point(module_scope)

@@ -44,7 +44,7 @@ class Destination(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., weight: _Optional[int] = ..., predicted_compute_ms: _Optional[float] = ..., predicted_network_ms: _Optional[float] = ...) -> None: ...
 
 class Rule(_message.Message):
-    __slots__ = ("source_cluster", "source_service", "traffic_class", "destinations", "reason", "changed_version", "changed_by")
+    __slots__ = ("source_cluster", "source_service", "traffic_class", "destinations", "reason", "changed_version", "changed_by", "policy")
     SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_SERVICE_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_CLASS_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class Rule(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     CHANGED_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANGED_BY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     source_cluster: str
     source_service: str
     traffic_class: TrafficClass
@@ -59,7 +60,8 @@ class Rule(_message.Message):
     reason: str
     changed_version: int
     changed_by: Origin
-    def __init__(self, source_cluster: _Optional[str] = ..., source_service: _Optional[str] = ..., traffic_class: _Optional[_Union[TrafficClass, _Mapping]] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., reason: _Optional[str] = ..., changed_version: _Optional[int] = ..., changed_by: _Optional[_Union[Origin, str]] = ...) -> None: ...
+    policy: str
+    def __init__(self, source_cluster: _Optional[str] = ..., source_service: _Optional[str] = ..., traffic_class: _Optional[_Union[TrafficClass, _Mapping]] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., reason: _Optional[str] = ..., changed_version: _Optional[int] = ..., changed_by: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class Denial(_message.Message):
     __slots__ = ("source_cluster", "traffic_class", "clusters")
@@ -95,8 +97,20 @@ class Prediction(_message.Message):
     demand_rps: float
     def __init__(self, mean_latency_ms: _Optional[float] = ..., compute_ms: _Optional[float] = ..., network_ms: _Optional[float] = ..., egress_usd_per_hour: _Optional[float] = ..., demand_rps: _Optional[float] = ...) -> None: ...
 
+class Canary(_message.Message):
+    __slots__ = ("ruleset", "clusters", "share", "until")
+    RULESET_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    ruleset: Ruleset
+    clusters: _containers.RepeatedScalarFieldContainer[str]
+    share: int
+    until: _timestamp_pb2.Timestamp
+    def __init__(self, ruleset: _Optional[_Union[Ruleset, _Mapping]] = ..., clusters: _Optional[_Iterable[str]] = ..., share: _Optional[int] = ..., until: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
 class Ruleset(_message.Message):
-    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes", "fencing_token", "denials", "base_version", "partial", "reset_fences", "reason")
+    __slots__ = ("id", "version", "origin", "policy", "input_window", "created_at", "expires_at", "predicted", "rules", "traffic_classes", "fencing_token", "denials", "base_version", "partial", "reset_fences", "reason", "canary", "concludes")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +127,8 @@ class Ruleset(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     RESET_FENCES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    CONCLUDES_FIELD_NUMBER: _ClassVar[int]
     id: str
     version: int
     origin: Origin
@@ -129,4 +145,6 @@ class Ruleset(_message.Message):
     partial: bool
     reset_fences: _containers.RepeatedScalarFieldContainer[Origin]
     reason: str
-    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., denials: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., base_version: _Optional[int] = ..., partial: _Optional[bool] = ..., reset_fences: _Optional[_Iterable[_Union[Origin, str]]] = ..., reason: _Optional[str] = ...) -> None: ...
+    canary: Canary
+    concludes: int
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., origin: _Optional[_Union[Origin, str]] = ..., policy: _Optional[str] = ..., input_window: _Optional[_Union[InputWindow, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., predicted: _Optional[_Union[Prediction, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., traffic_classes: _Optional[_Iterable[_Union[TrafficClass, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., denials: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., base_version: _Optional[int] = ..., partial: _Optional[bool] = ..., reset_fences: _Optional[_Iterable[_Union[Origin, str]]] = ..., reason: _Optional[str] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ..., concludes: _Optional[int] = ...) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspillway/v1/topology.proto\x12\x0bspillway.v1\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x01\n\x08Topology\x12&\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x14.spillway.v1.Cluster\x12 \n\x05links\x18\x02 \x03(\x0b\x32\x11.spillway.v1.Link\x12&\n\x08services\x18\x03 \x03(\x0b\x32\x14.spillway.v1.Service\x12\'\n\x1fusd_per_ms_per_million_requests\x18\x04 \x01(\x01\"\'\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\"f\n\x04Link\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x1b\n\x13\x64\x65stination_cluster\x18\x02 \x01(\t\x12\x0e\n\x06rtt_ms\x18\x03 \x01(\x01\x12\x19\n\x11\x65gress_usd_per_gb\x18\x04 \x01(\x01\"\xa0\x01\n\x07Service\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\nplacements\x18\x02 \x03(\x0b\x32\x16.spillway.v1.Placement\x12\x13\n\x0bload_report\x18\x03 \x01(\t\x12\'\n\x08timeouts\x18\x04 \x01(\x0b\x32\x15.spillway.v1.Timeouts\x12\x0e\n\x06replay\x18\x05 \x01(\t\x12\r\n\x05\x63heck\x18\x06 \x01(\t\"\x8b\x01\n\x08Timeouts\x12*\n\x07request\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04idle\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07per_try\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"3\n\tPlacement\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x15\n\rthreshold_rps\x18\x02 \x01(\x01\"\xaa\x01\n\tEndpoints\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12/\n\x08services\x18\x02 \x03(\x0b\x32\x1d.spillway.v1.ServiceEndpoints\x12\x34\n\nkubernetes\x18\x03 \x03(\x0b\x32 .spillway.v1.KubernetesEndpoints\x12%\n\x03\x64ns\x18\x04 \x01(\x0b\x32\x18.spillway.v1.DnsSettings\"V\n\x10ServiceEndpoints\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\r\n\x05names\x18\x04 \x03(\t\"6\n\x0b\x44nsSettings\x12\x17\n\x0frefresh_seconds\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\t\"\xa9\x01\n\x13KubernetesEndpoints\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x12\n\nnamespaces\x18\x02 \x03(\t\x12\x10\n\x08selector\x18\x03 \x01(\t\x12\x15\n\rservice_label\x18\x04 \x01(\t\x12\x0c\n\x04port\x18\x05 \x01(\t\x12\x11\n\tip_family\x18\x06 \x01(\t\x12\x12\n\nkubeconfig\x18\x07 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x08 \x01(\tB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspillway/v1/topology.proto\x12\x0bspillway.v1\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x01\n\x08Topology\x12&\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x14.spillway.v1.Cluster\x12 \n\x05links\x18\x02 \x03(\x0b\x32\x11.spillway.v1.Link\x12&\n\x08services\x18\x03 \x03(\x0b\x32\x14.spillway.v1.Service\x12\'\n\x1fusd_per_ms_per_million_requests\x18\x04 \x01(\x01\"\'\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\"f\n\x04Link\x12\x16\n\x0esource_cluster\x18\x01 \x01(\t\x12\x1b\n\x13\x64\x65stination_cluster\x18\x02 \x01(\t\x12\x0e\n\x06rtt_ms\x18\x03 \x01(\x01\x12\x19\n\x11\x65gress_usd_per_gb\x18\x04 \x01(\x01\"\xa0\x01\n\x07Service\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\nplacements\x18\x02 \x03(\x0b\x32\x16.spillway.v1.Placement\x12\x13\n\x0bload_report\x18\x03 \x01(\t\x12\'\n\x08timeouts\x18\x04 \x01(\x0b\x32\x15.spillway.v1.Timeouts\x12\x0e\n\x06replay\x18\x05 \x01(\t\x12\r\n\x05\x63heck\x18\x06 \x01(\t\"\x8b\x01\n\x08Timeouts\x12*\n\x07request\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04idle\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07per_try\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"`\n\tPlacement\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x15\n\rthreshold_rps\x18\x02 \x01(\x01\x12+\n\nautoscaler\x18\x03 \x01(\x0b\x32\x17.spillway.v1.Autoscaler\":\n\nAutoscaler\x12\x1a\n\x12target_utilisation\x18\x01 \x01(\x01\x12\x10\n\x08max_pods\x18\x02 \x01(\r\"\xaa\x01\n\tEndpoints\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12/\n\x08services\x18\x02 \x03(\x0b\x32\x1d.spillway.v1.ServiceEndpoints\x12\x34\n\nkubernetes\x18\x03 \x03(\x0b\x32 .spillway.v1.KubernetesEndpoints\x12%\n\x03\x64ns\x18\x04 \x01(\x0b\x32\x18.spillway.v1.DnsSettings\"V\n\x10ServiceEndpoints\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\r\n\x05names\x18\x04 \x03(\t\"6\n\x0b\x44nsSettings\x12\x17\n\x0frefresh_seconds\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\t\"\xa9\x01\n\x13KubernetesEndpoints\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x12\n\nnamespaces\x18\x02 \x03(\t\x12\x10\n\x08selector\x18\x03 \x01(\t\x12\x15\n\rservice_label\x18\x04 \x01(\t\x12\x0c\n\x04port\x18\x05 \x01(\t\x12\x11\n\tip_family\x18\x06 \x01(\t\x12\x12\n\nkubeconfig\x18\x07 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x08 \x01(\tB.Z,spillway.dev/contracts/spillwayv1;spillwayv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,13 +44,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TIMEOUTS']._serialized_start=552
   _globals['_TIMEOUTS']._serialized_end=691
   _globals['_PLACEMENT']._serialized_start=693
-  _globals['_PLACEMENT']._serialized_end=744
-  _globals['_ENDPOINTS']._serialized_start=747
-  _globals['_ENDPOINTS']._serialized_end=917
-  _globals['_SERVICEENDPOINTS']._serialized_start=919
-  _globals['_SERVICEENDPOINTS']._serialized_end=1005
-  _globals['_DNSSETTINGS']._serialized_start=1007
-  _globals['_DNSSETTINGS']._serialized_end=1061
-  _globals['_KUBERNETESENDPOINTS']._serialized_start=1064
-  _globals['_KUBERNETESENDPOINTS']._serialized_end=1233
+  _globals['_PLACEMENT']._serialized_end=789
+  _globals['_AUTOSCALER']._serialized_start=791
+  _globals['_AUTOSCALER']._serialized_end=849
+  _globals['_ENDPOINTS']._serialized_start=852
+  _globals['_ENDPOINTS']._serialized_end=1022
+  _globals['_SERVICEENDPOINTS']._serialized_start=1024
+  _globals['_SERVICEENDPOINTS']._serialized_end=1110
+  _globals['_DNSSETTINGS']._serialized_start=1112
+  _globals['_DNSSETTINGS']._serialized_end=1166
+  _globals['_KUBERNETESENDPOINTS']._serialized_start=1169
+  _globals['_KUBERNETESENDPOINTS']._serialized_end=1338
 # @@protoc_insertion_point(module_scope)

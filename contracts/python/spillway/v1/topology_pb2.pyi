@@ -68,12 +68,22 @@ class Timeouts(_message.Message):
     def __init__(self, request: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., idle: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., per_try: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Placement(_message.Message):
-    __slots__ = ("cluster", "threshold_rps")
+    __slots__ = ("cluster", "threshold_rps", "autoscaler")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_RPS_FIELD_NUMBER: _ClassVar[int]
+    AUTOSCALER_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     threshold_rps: float
-    def __init__(self, cluster: _Optional[str] = ..., threshold_rps: _Optional[float] = ...) -> None: ...
+    autoscaler: Autoscaler
+    def __init__(self, cluster: _Optional[str] = ..., threshold_rps: _Optional[float] = ..., autoscaler: _Optional[_Union[Autoscaler, _Mapping]] = ...) -> None: ...
+
+class Autoscaler(_message.Message):
+    __slots__ = ("target_utilisation", "max_pods")
+    TARGET_UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_PODS_FIELD_NUMBER: _ClassVar[int]
+    target_utilisation: float
+    max_pods: int
+    def __init__(self, target_utilisation: _Optional[float] = ..., max_pods: _Optional[int] = ...) -> None: ...
 
 class Endpoints(_message.Message):
     __slots__ = ("cluster", "services", "kubernetes", "dns")
