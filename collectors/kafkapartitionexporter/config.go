@@ -49,6 +49,9 @@ type Config struct {
 // SignalConfig defines where one signal is written.
 type SignalConfig struct {
 	Topic string `mapstructure:"topic"`
+	// FlushTimeout is how long a small batch of this signal waits, in place of
+	// sending_queue::batch::flush_timeout. 0: as long as that.
+	FlushTimeout time.Duration `mapstructure:"flush_timeout"`
 
 	_ struct{}
 }
@@ -108,6 +111,12 @@ func (c *Config) Validate() error {
 	for key, topic := range map[string]string{"traces::topic": c.Traces.Topic, "metrics::topic": c.Metrics.Topic} {
 		if !topicName.MatchString(topic) || topic == "." || topic == ".." {
 			complain("%s: %q must be 1 to 249 letters, digits, '.', '_' and '-'", key, topic)
+		}
+	}
+	for key, wait := range map[string]time.Duration{
+		"traces::flush_timeout": c.Traces.FlushTimeout, "metrics::flush_timeout": c.Metrics.FlushTimeout} {
+		if wait < 0 {
+			complain("%s: %s must be positive, or 0 for that of sending_queue", key, wait)
 		}
 	}
 	if c.MaxMessageBytes < minMessageBytes || c.MaxMessageBytes > maxMessageBytes {

@@ -65,6 +65,7 @@ func TestWrongConfigurationNamesItsKey(t *testing.T) {
 		`brokers: "kafka" must be`:          func(c *Config) { c.Brokers = []string{"kafka"} },
 		`traces::topic: "a b" must be`:      func(c *Config) { c.Traces.Topic = "a b" },
 		`metrics::topic: ".." must be`:      func(c *Config) { c.Metrics.Topic = ".." },
+		"metrics::flush_timeout: -1s must":  func(c *Config) { c.Metrics.FlushTimeout = -time.Second },
 		"max_message_bytes: 100 must be":    func(c *Config) { c.MaxMessageBytes = 100 },
 		`compression: "gzip" must be`:       func(c *Config) { c.Compression = "gzip" },
 		"partitions_refresh_interval: 1s":   func(c *Config) { c.PartitionsRefreshInterval = time.Second },
@@ -125,6 +126,23 @@ func TestWrongTokenEndpointsAreRefused(t *testing.T) {
 		if err := xconfmap.Validate(config); err == nil || !strings.Contains(err.Error(), "oauth") {
 			t.Errorf("%q: %v", mechanism, err)
 		}
+	}
+}
+
+// TestSmallBatchesOfASignalWaitForItsOwnTime checks that metrics have their own time, that spans have
+// the common one, and that a queue without batches stays without.
+func TestSmallBatchesOfASignalWaitForItsOwnTime(t *testing.T) {
+	config := load(t, "kafka_partition/all")
+	for want, signal := range map[time.Duration]SignalConfig{
+		200 * time.Millisecond: config.Traces, 50 * time.Millisecond: config.Metrics} {
+		queue := queueOf(signal, config.QueueBatchConfig)
+		if got := queue.Get().Batch.Get().FlushTimeout; got != want || *queue.Get().StorageID != component.MustNewID("file_storage") {
+			t.Errorf("%s: waits %s; must be %s", signal.Topic, got, want)
+		}
+	}
+	plain := load(t, "kafka_partition").QueueBatchConfig
+	if plain = queueOf(config.Metrics, plain); plain.Get().Batch.HasValue() {
+		t.Error("batches were switched on")
 	}
 }
 

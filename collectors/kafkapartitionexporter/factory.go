@@ -48,7 +48,7 @@ func createTraces(ctx context.Context, settings exporter.Settings, config compon
 	if err != nil {
 		return nil, err
 	}
-	inner, err := exporterhelper.NewTraces(ctx, settings, c, s.pushTraces, s.options()...)
+	inner, err := exporterhelper.NewTraces(ctx, settings, c, s.pushTraces, s.options(c.Traces)...)
 	return &traces{Traces: inner, sender: s}, err
 }
 
@@ -58,19 +58,33 @@ func createMetrics(ctx context.Context, settings exporter.Settings, config compo
 	if err != nil {
 		return nil, err
 	}
-	inner, err := exporterhelper.NewMetrics(ctx, settings, c, s.pushMetrics, s.options()...)
+	inner, err := exporterhelper.NewMetrics(ctx, settings, c, s.pushMetrics, s.options(c.Metrics)...)
 	return &metrics{Metrics: inner, sender: s}, err
 }
 
-func (s *sender) options() []exporterhelper.Option {
+func (s *sender) options(signal SignalConfig) []exporterhelper.Option {
 	return []exporterhelper.Option{
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
 		exporterhelper.WithTimeout(s.config.TimeoutSettings),
 		exporterhelper.WithRetry(s.config.BackOffConfig),
-		exporterhelper.WithQueue(s.config.QueueBatchConfig),
+		exporterhelper.WithQueue(queueOf(signal, s.config.QueueBatchConfig)),
 		exporterhelper.WithStart(s.start),
 		exporterhelper.WithShutdown(s.close),
 	}
+}
+
+// queueOf returns the queue of a signal, whose small batches may wait for another time than those of
+// the other signal.
+func queueOf(
+	signal SignalConfig, shared configoptional.Optional[exporterhelper.QueueBatchConfig],
+) configoptional.Optional[exporterhelper.QueueBatchConfig] {
+	if signal.FlushTimeout == 0 || !shared.HasValue() || !shared.Get().Batch.HasValue() {
+		return shared
+	}
+	queue, batch := *shared.Get(), *shared.Get().Batch.Get()
+	batch.FlushTimeout = signal.FlushTimeout
+	queue.Batch = configoptional.Some(batch)
+	return configoptional.Some(queue)
 }
 
 // errStarting is not permanent, so the receiver's client keeps the data and sends it again.

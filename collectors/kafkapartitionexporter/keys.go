@@ -13,6 +13,8 @@ func Keys() []Key {
 		{"client_id", "name in the broker's log and quotas"},
 		{"traces::topic", "topic of spans"},
 		{"metrics::topic", "topic of metrics"},
+		{"traces::flush_timeout", "how long a small batch of spans waits; 0: `sending_queue::batch::flush_timeout`"},
+		{"metrics::flush_timeout", "the same for metrics"},
 		{"max_message_bytes", fmt.Sprintf("limit of a message before compression, including Kafka's headers; %d to %d",
 			minMessageBytes, maxMessageBytes)},
 		{"compression", "or `lz4`; a batch that compression would not shrink is sent uncompressed"},

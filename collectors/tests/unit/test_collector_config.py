@@ -19,7 +19,8 @@ def test_topics_are_those_of_the_contracts():
     """Spans and metrics go to the topics of the collector's cluster."""
     placeholders = {"cluster": "${env:SPILLWAY_CLUSTER}"}
     assert EXPORTER["traces"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_SPANS.format(**placeholders)}
-    assert EXPORTER["metrics"] == {"topic": names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(**placeholders)}
+    metrics = names.KAFKA_CLUSTER_TOPIC_OTLP_METRICS.format(**placeholders)
+    assert EXPORTER["metrics"] == {"topic": metrics, "flush_timeout": "50ms"}
 
 
 def test_cluster_attribute_is_that_of_the_contracts_and_is_only_inserted():

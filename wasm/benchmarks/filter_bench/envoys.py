@@ -54,7 +54,7 @@ def pod(values: dict[str, str], upstream: int) -> dict:
         entry.pop("transport_socket", None)
     clusters += [cluster(f"{s}|{c}", upstream) for s in CALLEES for c in ("west", "east")]
     static["clusters"] = clusters
-    del rendered["dynamic_resources"]
+    del rendered["dynamic_resources"], rendered["cluster_manager"]
     return rendered
 
 

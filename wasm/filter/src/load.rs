@@ -173,6 +173,11 @@ impl<H: Host> LoadBook<H> {
         self.classless.totals(host, None).into_iter().chain(of_classes).flatten()
     }
 
+    /// Returns the number of requests so far, over all workers.
+    pub fn arrivals(&self) -> Option<u64> {
+        self.service.arrivals.get(&self.host)
+    }
+
     /// Counts a request out.
     pub fn leave(&self, share: Share) {
         self.service.in_flight.add(&self.host, -1);

@@ -12,6 +12,7 @@ use spillway_filter_core::export::outbox::{Batch, Outbox, Outcome};
 use spillway_filter_core::otlp::envelope::{
     EXPORT_METHOD, EXPORT_SERVICE, Envelope, SPANS_SCOPE, rejected_spans,
 };
+use spillway_filter_core::otlp::totals::metrics;
 use spillway_filter_core::request::exchange::Moment;
 
 use crate::host::{Call, Host};
@@ -150,10 +151,12 @@ impl<H: Host> Plugin<H> {
     /// because the next totals are newer.
     fn send_totals(&mut self, now_ns: u64) {
         let Some(totals) = &mut self.totals else { return };
-        let Some(period) = totals.take_turn(&self.host) else { return };
-        let spans = self.stats.totals(&self.host);
-        let requests = self.load.totals(now_ns);
-        if !totals.send(&self.host, &self.config.collector_cluster, period, requests, spans) {
+        let arrivals = self.load.arrivals();
+        let load = &mut self.load;
+        let due = totals.tick(&self.host, arrivals, |period| metrics(period, load.totals(now_ns), None));
+        let Some(due) = due else { return };
+        let now = metrics(due.period, self.load.totals(now_ns), self.stats.totals(&self.host));
+        if !totals.send(&self.host, &self.config.collector_cluster, due.since.as_deref(), &now) {
             self.stats.totals_failures.add(1);
         }
     }

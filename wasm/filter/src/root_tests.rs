@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, metric::Data, number_data_point};
 use spillway_filter_core::request::property::Property;
 
 use super::*;
@@ -257,6 +257,44 @@ fn one_worker_sends_for_all() {
     worker.tick();
     assert_eq!(fake.0.totals().len(), 1);
     assert_eq!(requests(&fake).iter().map(|(_, _, count)| count).sum::<i64>(), 1);
+}
+
+/// When the load doubles, totals are sent at once. With them come those of the moment of the change.
+#[test]
+fn totals_are_sent_early_when_the_load_has_changed() {
+    let (mut root, fake) = configured(INBOUND);
+    let mut context = 2;
+    let mut tick = |root: &mut Root<Fake>, requests: usize| {
+        for _ in 0..requests {
+            let stream = arrive(root, &fake, context);
+            stream.log();
+            stream.close();
+            context += 2;
+        }
+        fake.0.advance_ms(100);
+        root.tick();
+        (1..context).for_each(|token| root.answered(token, 0, 0));
+    };
+    (0..50).for_each(|_| tick(&mut root, 6));
+    let steady = fake.0.totals().len();
+    assert!((5..=6).contains(&steady), "{steady} exports in 5 s");
+    (0..5).for_each(|_| tick(&mut root, 13));
+    let sent = fake.0.totals();
+    let early: Vec<_> =
+        sent.iter().skip(steady).filter(|export| export.resource_metrics.len() == 2).collect();
+    let [first, ..] = early.as_slice() else { panic!("{} exports, none of two moments", sent.len()) };
+    let counts: Vec<i64> = first.resource_metrics.iter().map(total).collect();
+    assert!(counts.first() == Some(&300) && counts.get(1) > Some(&300), "{counts:?}");
+}
+
+/// All requests that a proxy's totals count.
+fn total(totals: &ResourceMetrics) -> i64 {
+    let Some(Data::Sum(sum)) = totals.scope_metrics[0].metrics[0].data.clone() else { panic!() };
+    let counts = sum.data_points.iter().map(|point| match point.value {
+        Some(number_data_point::Value::AsInt(count)) => count,
+        _ => panic!(),
+    });
+    counts.sum()
 }
 
 /// Totals that fail are counted, and at most one call is in flight.

@@ -6,6 +6,8 @@
 
 /// Interval between two exports of the totals, in nanoseconds.
 pub const PERIOD_NS: u64 = 1_000_000_000;
+/// Interval after which totals may be sent early: less than a tick, so that the next one may.
+const EARLY_NS: u64 = PERIOD_NS / 20;
 /// Tolerated difference between the clock readings of two workers, in nanoseconds.
 const SLACK_NS: u64 = PERIOD_NS / 10;
 
@@ -35,11 +37,12 @@ impl Turn {
     }
 
     /// Returns the record to write when totals are due, and None before that. Totals are also due
-    /// when the clock was set back by more than one period.
-    pub fn next(self, now_ns: u64) -> Option<Self> {
+    /// when the clock was set back by more than one period. `early`: they are due earlier, because
+    /// the load has changed.
+    pub fn next(self, now_ns: u64, early: bool) -> Option<Self> {
         let waited = now_ns.checked_sub(self.sent_ns);
         let due = match waited {
-            Some(waited) => waited >= PERIOD_NS - SLACK_NS,
+            Some(waited) => waited >= if early { EARLY_NS } else { PERIOD_NS - SLACK_NS },
             None => self.sent_ns - now_ns > PERIOD_NS,
         };
         due.then_some(Self { sent_ns: now_ns, ..self })
@@ -51,16 +54,20 @@ mod tests {
     use super::*;
 
     /// Totals are due once a second. A clock slightly behind another worker's does not send them
-    /// early. A clock that was set back does not stop them.
+    /// early. A clock that was set back does not stop them. When the load has changed, the next tick
+    /// sends them.
     #[test]
     fn once_a_second() {
         let start = 5 * PERIOD_NS;
         let turn = Turn { began_ns: start, sent_ns: start };
-        assert_eq!(turn.next(start), None);
-        assert_eq!(turn.next(start + PERIOD_NS / 2), None);
-        assert_eq!(turn.next(start - SLACK_NS), None);
-        assert_eq!(turn.next(start + PERIOD_NS), Some(Turn { began_ns: start, sent_ns: start + PERIOD_NS }));
-        assert_eq!(turn.next(PERIOD_NS), Some(Turn { began_ns: start, sent_ns: PERIOD_NS }));
+        assert_eq!(turn.next(start, false), None);
+        assert_eq!(turn.next(start + PERIOD_NS / 2, false), None);
+        assert_eq!(turn.next(start - SLACK_NS, false), None);
+        let sent = |sent_ns| Some(Turn { began_ns: start, sent_ns });
+        assert_eq!(turn.next(start + PERIOD_NS, false), sent(start + PERIOD_NS));
+        assert_eq!(turn.next(PERIOD_NS, false), sent(PERIOD_NS));
+        assert_eq!(turn.next(start + EARLY_NS / 4, true), None);
+        assert_eq!(turn.next(start + EARLY_NS, true), sent(start + EARLY_NS));
     }
 
     /// A written record is read back. Bytes of any other length are not a record.
