@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from spillway_contracts.rows import ARRIVALS, CALLS, EDGES, NETWORK, SPANS
+from spillway_contracts.rows import ADDED, ARRIVALS, CALLS, EDGES, NETWORK, SPANS
 
 from spillway_streams import StreamsError
 from spillway_streams.batches.arrays import Bools, Ints
@@ -158,8 +158,9 @@ def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None
     """Returns the columns of an Arrow IPC stream; the inverse of to_ipc.
 
     With `only`, returns just these columns; the others cost nothing. Text may also come as plain
-    strings. Raises ColumnsError that says which column is missing or of another type, or what else
-    is wrong with the payload.
+    strings. Columns that the previous version does not write are 0 where they are missing. Raises
+    ColumnsError that says which column is missing or of another type, or what else is wrong with
+    the payload.
     """
     wanted = {name: kind for name, kind in schema.items() if only is None or name in only}
     try:
@@ -180,7 +181,10 @@ def from_ipc(schema: Schema, payload: bytes, only: Collection[str] | None = None
 
 
 def _from_arrow(name: str, kind: str, table: pa.Table) -> Any:
-    if (times := table.column_names.count(name)) != 1:
+    times = table.column_names.count(name)
+    if not times and name in ADDED:
+        return np.zeros(len(table), _DTYPES[kind])
+    if times != 1:
         raise ColumnsError(
             f"column {name}: there {times} times; must be once; columns: {', '.join(table.column_names)}"
         )

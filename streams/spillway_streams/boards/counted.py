@@ -38,6 +38,7 @@ class CountedBoards(Generic[E]):
         self._last: dict[Place, dict[str, E]] = {}
         self.known: dict[Place, float] = {}  # by counters -> up to when
         self.unknown: dict[Place, UnknownEntry] = {}
+        self.changed: set[str] = set()  # clusters in which the load of a service has just changed
 
     def apply(
         self,
@@ -52,7 +53,7 @@ class CountedBoards(Generic[E]):
         `boards`: cluster -> class -> entry, from spans; `spans`: what arrived of each service;
         `connected`: number of Envoys of a (cluster, service), None where it is unknown.
         """
-        self.known, self.unknown = {}, {}
+        self.known, self.unknown, self.changed = {}, {}, set()
         of: dict[Place, dict[str, E]] = defaultdict(dict)
         for cluster, entries in boards.items():
             for class_id, entry in entries.items():
@@ -72,10 +73,13 @@ class CountedBoards(Generic[E]):
     def _of(self, place: Place, entries: dict[str, E], counted: Counted | None, came: Came) -> dict[str, E]:
         if counted is None or counted.missing:
             return entries
-        if came.spans > _MORE_SPANS * counted.total + _MORE_RPS:
+        # Spans are counted over an earlier time, and a load may have fallen since.
+        if came.spans > _MORE_SPANS * counted.most + _MORE_RPS:
             self._counters.add("totals_of_some_envoys_only")
             return entries
         self.known[place] = counted.at
+        if counted.has_changed:
+            self.changed.add(place[0])
         means = self._last.get(place, {}) | entries
         rates = by_span_class(counted.by_class(self._entries_only), entries, means)
         if unseen := sum(rate > 0 for class_id, rate in rates.items() if class_id not in means):
@@ -96,7 +100,7 @@ def _are_whole(came: Came, counted: Counted, seconds: int) -> bool:
     Chance is larger where one span stands for many requests.
     """
     requests, spans = came.requests * seconds, came.spans * seconds
-    if not spans or came.requests < _WHOLE * counted.total or counted.going == math.inf:
+    if not spans or came.requests < _WHOLE * counted.whole or counted.going == math.inf:
         return False
     going = counted.going * seconds
     return requests - going > _DEVIATIONS * math.sqrt(requests**2 / spans + going)

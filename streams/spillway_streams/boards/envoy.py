@@ -8,7 +8,7 @@ delayed and arrive together are therefore never counted as requests of one momen
 """
 
 import math
-from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,10 +22,12 @@ _MOST_RPS = 1e6  # of one Envoy and class: a higher rate is not a valid count
 _SET_BACK_S = 3.0
 _PAST = 4  # previous lives that are remembered
 _DRIFT = 1e-3  # seconds per second that an Envoy's clock may lose against the broker's
-# Reports come once a second. If the delay falls by more than this from one report to the next,
-# either the reports before were delayed by an unknown time, or the clock was set forward.
+# Reports come once a second, and sooner when the load has changed. If the delay falls by more than
+# this from one report to the next, either the reports before were delayed by an unknown time, or
+# the clock was set forward.
 _FALL_S = 1.5
-_SHORTEST_S = 0.5  # counts are spread over at least so much time
+_SHORTEST_S = 0.05  # counts are spread over at least so much time
+_EARLY_S = 0.8  # a report so soon after the one before says that the load has changed
 
 Series = tuple[str, bool]  # class id ('' for none), whether the caller is outside the mesh
 Counts = dict[Series, int]
@@ -59,10 +61,6 @@ class _Stretch(NamedTuple):
     first: float
     end: float
     counts: Counts
-
-    def within(self, first: float, end: float) -> float:
-        """Returns the share of the stretch that lies in this time."""
-        return max(min(end, self.end) - max(first, self.first), 0.0) / (self.end - self.first)
 
 
 @dataclass(eq=False)
@@ -107,8 +105,11 @@ class Envoy:
             envoy._put(counts, end - _NEW_S, end)
         return envoy
 
-    def take(self, report: Report, counts: Counts, taken: float) -> None:
-        """Adds a further report, unless it is a repeat."""
+    def take(self, report: Report, counts: Counts, taken: float) -> bool:
+        """Adds a further report, unless it is a repeat. Returns whether it came early.
+
+        An Envoy reports early when its load has changed.
+        """
         previous_ns = self.past.get(report.began_ns)
         # A restart never begins earlier, nor at a begin seen before. A report that claims so is
         # taken only if no newer report of this Envoy arrives meanwhile.
@@ -116,7 +117,7 @@ class Envoy:
         is_repeat = previous_ns is not None and report.sent_ns <= previous_ns
         if is_repeat or not (is_newer or self._goes_on(report, counts, taken)):
             self.counters.add("repeated_totals")
-            return
+            return False
         if is_newer:
             self.doubt = None
         elif not self.is_set_back:
@@ -129,7 +130,9 @@ class Envoy:
         is_late_no_more = taken - end < delay_s - _FALL_S
         self.delay_s = min(delay_s, taken - end)
         self.reported_at = taken
+        is_early = 0 < end - self.end < _EARLY_S
         self._next(report, counts, end, is_late_no_more)
+        return is_early
 
     def _set_clock(self, delay_s: float) -> None:
         """Goes over to another clock, which is `delay_s` behind log time.
@@ -199,11 +202,12 @@ class Envoy:
         self.stretches = [stretch for stretch in self.stretches if stretch.end >= end - _MEMORY_S]
         self.stretches.append(_Stretch(first, end, grown))
 
-    def total(self, first: int, end: int) -> dict[Series, float]:
-        """Returns the requests of the log time first <= t < end."""
-        found: dict[Series, float] = defaultdict(float)
+    def recent(self, seconds: float) -> Iterator[tuple[float, float, Counts]]:
+        """Yields what was counted in the seconds before its newest report.
+
+        Yields (youngest, oldest, counts). Ages are in seconds before the newest report, by the
+        Envoy's own clock.
+        """
         for stretch in self.stretches:
-            if share := stretch.within(first - self.delay_s, end - self.delay_s):
-                for series, count in stretch.counts.items():
-                    found[series] += count * share
-        return found
+            if stretch.end > self.end - seconds:
+                yield self.end - stretch.end, self.end - stretch.first, stretch.counts

@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from spillway_contracts import names
 
+from spillway_streams.batches.arrays import Floats
 from spillway_streams.batches.marks import MAX_CLUSTERS
+from spillway_streams.boards import changes
 from spillway_streams.boards.envoy import Counts, Envoy, Report, Series
 from spillway_streams.load.attributes import CLUSTER, PayloadError, attributes_of, text
 from spillway_streams.process.counters import Counters
@@ -56,14 +59,18 @@ def decode(payload: bytes, counters: Counters, cluster: str | None = None) -> li
         if not all(identity):
             counters.add("rejected_totals: cluster, service or instance is absent")
             continue
-        points = [(metric.name, point) for metric in metrics for point in metric.sum.data_points]
-        sent_ns = max((point.time_unix_nano for _, point in points), default=0)
-        began_ns = max((point.start_time_unix_nano for _, point in points), default=0)
-        counts: dict[Series, int] = {}
-        for name, point in points:
-            if name == names.OTEL_METRIC_REQUESTS:
-                _count(counts, point, began_ns, counters)
-        reports.append(Report(*identity, sent_ns, began_ns, counts))
+        # Collectors put what several reports of an Envoy say about the same resource into one.
+        by_time: dict[int, list[tuple[str, NumberDataPoint]]] = defaultdict(list)
+        for metric in metrics:
+            for point in metric.sum.data_points:
+                by_time[point.time_unix_nano].append((metric.name, point))
+        for sent_ns, points in sorted(by_time.items()) or [(0, [])]:
+            began_ns = max((point.start_time_unix_nano for _, point in points), default=0)
+            counts: dict[Series, int] = {}
+            for name, point in points:
+                if name == names.OTEL_METRIC_REQUESTS:
+                    _count(counts, point, began_ns, counters)
+            reports.append(Report(*identity, sent_ns, began_ns, counts))
     return reports
 
 
@@ -83,16 +90,28 @@ class Counted:
     `missing`: '' or the reason why the counters are incomplete. If they are, `rates` are those of
     the last time when they were complete. If they never were, `rates` is empty and `at` is 0.
     `going`: total rate of the Envoys that still send, infinite while it is unknown.
+
+    Rates are those since their last change (changes.py), and means over the whole window where
+    there was none. `whole`: total over the whole window. `before`: over the window before it, as
+    far as it is known. `has_changed`: whether a rate covers less than the window.
     """
 
     at: float
     rates: dict[Series, float]
     missing: str = ""
     going: float = 0.0
+    whole: float = 0.0
+    before: float = 0.0
+    has_changed: bool = False
 
     @property
     def total(self) -> float:
         return sum(self.rates.values())
+
+    @property
+    def most(self) -> float:
+        """The highest total of the last two windows."""
+        return max(self.total, self.whole, self.before)
 
     def by_class(self, entries_only: bool) -> dict[str, float]:
         """Returns the rates by class id; `entries_only`: of callers outside the mesh only."""
@@ -113,21 +132,29 @@ class TotalsTable:
     def __init__(self, seconds: int, max_envoys: int, max_series: int, counters: Counters) -> None:
         """seconds: length of the window of a rate; max_series: bound on classes of one Envoy."""
         self._seconds, self._max_envoys, self._max_series = seconds, max_envoys, max_series
+        self._ages = changes.ages_s(seconds)
         self._counters = counters
         self._envoys: dict[tuple[str, str], dict[str, Envoy]] = {}
         self._sizes: dict[str, int] = {}  # Envoys by cluster
         self._whole: dict[tuple[str, str], Counted] = {}  # the last complete one
+        # When the rate of a series last changed, in log time
+        self._changed_at: dict[tuple[str, str], dict[Series, float]] = {}
 
-    def add(self, reports: Iterable[Report], taken: float) -> None:
-        """Adds reports that the broker took at Unix second `taken`."""
+    def add(self, reports: Iterable[Report], taken: float) -> bool:
+        """Adds reports that the broker took at Unix second `taken`.
+
+        Returns whether one of them came early, which means that a load has changed.
+        """
+        is_early = False
         for report in reports:
             place, counts = (report.cluster, report.service), self._bounded(report.counts)
             if known := self._envoys.get(place, {}).get(report.instance):
-                known.take(report, counts, taken)
+                is_early |= known.take(report, counts, taken)
             elif self._makes_room(report.cluster):
                 envoy = Envoy.first(report, counts, taken, self._counters)
                 self._envoys.setdefault(place, {})[report.instance] = envoy
                 self._sizes[report.cluster] = self._sizes.get(report.cluster, 0) + 1
+        return is_early
 
     def _bounded(self, counts: Counts) -> Counts:
         if len(counts) <= self._max_series:
@@ -155,6 +182,7 @@ class TotalsTable:
         if not self._envoys[place]:
             del self._envoys[place]
             self._whole.pop(place, None)
+            self._changed_at.pop(place, None)
 
     def __contains__(self, place: tuple[str, str]) -> bool:
         return place in self._envoys
@@ -169,7 +197,7 @@ class TotalsTable:
         return self._seconds
 
     def counted(self, cluster: str, service: str, now: float, connected: int | None) -> Counted | None:
-        """Returns the rates over the last whole seconds that all Envoys of the service reported.
+        """Returns the rates over the last seconds that all Envoys of the service reported.
 
         `connected`: number of Envoys that exist, whichever they are. None: the number is unknown,
         and silent Envoys are assumed to exist still. `now`: Unix seconds. Returns None when there
@@ -183,12 +211,12 @@ class TotalsTable:
         expected = self._still_there(place, now) if connected is None else connected
         if (gone := len(envoys) - max(expected, len(going))) > 0:
             self._drop(place, gone)
-        found, before = self._sum(going), self._whole.get(place)
+        found, before = self._sum(place, going), self._whole.get(place)
         if len(going) < expected:
             rates = before or Counted(0.0, {})
             reason = _missing(len(going), expected, [now - envoy.reported_at for envoy in envoys.values()])
-            known = found.total if found else math.inf if going else 0.0
-            return replace(rates, missing=reason, going=known)
+            known = found.whole if found else math.inf if going else 0.0
+            return replace(rates, missing=reason, going=known, has_changed=False)
         if found:
             self._whole[place] = found
         return found
@@ -203,18 +231,53 @@ class TotalsTable:
             self._remove(place, name)
             self._counters.add("totals_of_an_envoy_forgotten")
 
-    def _sum(self, envoys: list[Envoy]) -> Counted | None:
-        """Adds up the Envoys' rates; None if one is not known for long enough, or there is none."""
-        at = min((envoy.at for envoy in envoys), default=0.0)
-        first, end = math.floor(at) - self._seconds, math.floor(at)
-        if not envoys or any(envoy.since > first for envoy in envoys):
+    def _sum(self, place: tuple[str, str], envoys: list[Envoy]) -> Counted | None:
+        """Adds up the Envoys' rates; None if one is not known for long enough, or there is none.
+
+        The seconds are those before each Envoy's own newest report, so that a change shows although
+        the other Envoys have not reported since.
+        """
+        if not envoys or any(envoy.since > envoy.at - self._seconds for envoy in envoys):
             return None
-        rates: dict[Series, float] = defaultdict(float)
+        series, counts = self._counts(envoys)
+        *_, whole, twice = counts.sum(axis=1).tolist()
+        counts, ages, at = counts[:-1], self._ages[:-1], min(envoy.at for envoy in envoys)
+        known = self._changed_at.get(place, {})
+        spans = changes.unchanged_s(counts, ages, np.array([at - known.get(s, math.nan) for s in series]))
+        self._changed_at[place] = {
+            s: at - span for s, span in zip(series, spans.tolist(), strict=True) if span < self._seconds
+        }
+        found = counts[np.searchsorted(ages, spans), np.arange(len(series))] / spans
+        return Counted(
+            at,
+            dict(zip(series, found.tolist(), strict=True)),
+            whole=whole / self._seconds,
+            before=(twice - whole) / self._seconds,
+            has_changed=bool((spans < self._seconds).any()),
+        )
+
+    def _counts(self, envoys: list[Envoy]) -> tuple[list[Series], Floats]:
+        """Returns the series, and their requests of the last `_ages` seconds.
+
+        The shape is (ages, series).
+        """
+        numbers: dict[Series, int] = {}
+        stretches: list[tuple[float, float]] = []
+        rows, columns, grown = list[int](), list[int](), list[int]()
         for envoy in envoys:
-            rates |= {series: rates[series] for series in envoy.counts}
-            for series, count in envoy.total(first, end).items():
-                rates[series] += count / self._seconds
-        return Counted(at, dict(rates))
+            for series in envoy.counts:
+                numbers.setdefault(series, len(numbers))
+            for youngest, oldest, counts in envoy.recent(self._ages[-1]):
+                for series, count in counts.items():
+                    rows.append(len(stretches))
+                    columns.append(numbers.setdefault(series, len(numbers)))
+                    grown.append(count)
+                stretches.append((youngest, oldest))
+        sums = np.zeros((len(stretches), len(numbers)))
+        np.add.at(sums, (rows, columns), grown)
+        first, last = np.array(stretches).reshape(-1, 2).T
+        shares = np.clip((self._ages[:, None] - first) / (last - first), 0.0, 1.0)
+        return list(numbers), shares @ sums
 
 
 def _missing(going: int, expected: int, ages: list[float]) -> str:

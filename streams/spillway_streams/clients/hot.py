@@ -6,6 +6,7 @@ is dropped, because the next one is due within a second.
 """
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +16,19 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 from spillway_contracts import names, redis_client
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+from spillway_contracts.hot_state import (
+    DemandEntry,
+    LoadBoardEntry,
+    NetworkEntry,
+    RouteEntry,
+    UnknownEntry,
+)
 from spillway_runtime.status import Status
 
 from spillway_streams.process.counters import Counters
 
-Entry = LoadBoardEntry | DemandEntry | NetworkEntry | UnknownEntry
+log = logging.getLogger("spillway.hot")
+Entry = LoadBoardEntry | DemandEntry | NetworkEntry | RouteEntry | UnknownEntry
 Owns = Callable[[str, str], bool]  # (key, field) -> whether this worker owns or keeps it
 
 # Removes fields that still have the value that was read. If a value has changed, its owner has come
@@ -64,6 +72,7 @@ class Boards:
         self._status = status
         self._counters = counters or Counters()
         self._refused = ""  # why a placement could not be read
+        self._unannounced = ""  # why a change could not be announced
         self._mine: dict[str, set[str]] = {}
         self._pruned_at = 0.0
 
@@ -107,6 +116,24 @@ class Boards:
         # If `forget` was called meanwhile, the fields may belong to another worker.
         if await self._try(boards, silent, owns, keeps) and self._mine is before:
             self._mine = {key: set(entries) for key, entries in boards.items() if entries}
+
+    async def announce(self, clusters: Iterable[str]) -> None:
+        """Announces clusters whose demand has changed at once, after its board was written.
+
+        A reader that misses it finds the change at its next look. So a failure is only counted, and
+        logged once.
+        """
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for cluster in clusters:
+                    pipe.publish(names.REDIS_CHANNEL_DEMAND, cluster)
+                await pipe.execute()
+        except (RedisError, OSError) as error:
+            self._counters.add("changes_not_announced")
+            why = f"{names.REDIS_CHANNEL_DEMAND}: {type(error).__name__}: {error}"
+            if why != self._unannounced:
+                log.warning("a change of demand is not announced: %s", why)
+            self._unannounced = why
 
     def forget(self) -> None:
         """Forgets which fields this worker wrote.

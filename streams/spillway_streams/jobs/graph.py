@@ -6,13 +6,14 @@ memory, and their messages are acknowledged once no window needs them.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 
 import faust
 from faust.types import TP
 from spillway_contracts import names
-from spillway_contracts.hot_state import NetworkEntry
+from spillway_contracts.hot_state import NetworkEntry, RouteEntry
 
 from spillway_streams.batches import columns, positions
 from spillway_streams.batches.columns import Columns, Schema
@@ -21,9 +22,10 @@ from spillway_streams.batches.positions import Batch
 from spillway_streams.boards import boards
 from spillway_streams.boards.boards import HotTable, Window
 from spillway_streams.clients import restore
-from spillway_streams.clients.hot import Boards
-from spillway_streams.graph import callgraph
+from spillway_streams.clients.hot import Boards, Entry
+from spillway_streams.graph import callgraph, outcomes
 from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.graph.outcomes import Outcomes
 from spillway_streams.ingest.admission import Gate, UnadmittedError
 from spillway_streams.jobs import runner
 from spillway_streams.jobs.batches import Reader, Trailing, Unstored, acknowledge, consume, parts_columns
@@ -36,6 +38,9 @@ from spillway_streams.process.config import GraphSettings
 JOB = "graph"
 _MEMORY_WINDOWS = 20
 _TRACE_S = 60.0  # a call is known at most this long after its start
+# Seconds by which the newest call of a partition may be ahead of its slowest source. Spans may come
+# from clocks that are a minute ahead; the rest is how far sources are read apart.
+_SPREAD_S = 60 + 20
 _TABLES = {
     names.KAFKA_TOPIC_EDGES: ("edge_parts", callgraph.EDGE_PARTS),
     names.KAFKA_TOPIC_NETWORK: ("network_parts", callgraph.NETWORK_PARTS),
@@ -62,7 +67,8 @@ class Graph:
     def _make(self, _: int) -> PartitionState:
         settings, counters = self._settings, self._context.counters
         graph = CallGraph(settings.graph_window_s * _MEMORY_WINDOWS, settings.max_keys, counters)
-        return PartitionState(graph, HotTable(self._window, settings.max_keys, counters))
+        seen = Outcomes(math.ceil(settings.lateness_s) + _SPREAD_S, settings.max_keys, counters)
+        return PartitionState(graph, HotTable(self._window, settings.max_keys, counters), seen)
 
     async def _restore(self, states: Mapping[int, PartitionState]) -> None:
         store, seconds = self._context.clickhouse, self._settings.graph_window_s * _MEMORY_WINDOWS
@@ -82,27 +88,29 @@ class Graph:
         of = callgraph.request_parts
         state, batch, parts = await self._next(event, columns.CALLS, callgraph.CALL_COLUMNS, of)
         if state:
-            if batch and parts is not None:
-                state.add_requests(batch, parts, self._settings.lateness_s)
+            if batch and parts:
+                state.add_requests(batch, parts[0], self._settings.lateness_s)
             self._requests.add(event, batch)
 
     async def take_edges(self, event: faust.EventT) -> None:
         """Takes a message of edges into memory, and queues its parts for storing."""
-        of = callgraph.edge_parts
-        state, batch, parts = await self._next(event, columns.EDGES, callgraph.EDGE_COLUMNS, of)
+        of = (callgraph.edge_parts, outcomes.parts)
+        only = callgraph.EDGE_COLUMNS | outcomes.COLUMNS
+        state, batch, parts = await self._next(event, columns.EDGES, only, *of)
         if state:
-            if batch and parts is not None:
-                state.add(state.graph.edges, state.watermark, batch, parts)
-            self._unstored.add(event, batch, parts)
+            if batch and parts:
+                state.add(state.graph.edges, state.watermark, batch, parts[0])
+                state.outcomes.add(parts[1])
+            self._unstored.add(event, batch, parts[0] if parts else None)
 
     async def take_network(self, event: faust.EventT) -> None:
         """Takes a message of network times into memory, and queues its parts for storing."""
         of = callgraph.network_parts
         state, batch, parts = await self._next(event, columns.NETWORK, columns.NETWORK, of)
         if state:
-            if batch and parts is not None:
-                state.add(state.graph.network, state.network_watermark, batch, parts)
-            self._unstored.add(event, batch, parts)
+            if batch and parts:
+                state.add(state.graph.network, state.network_watermark, batch, parts[0])
+            self._unstored.add(event, batch, parts[0] if parts else None)
 
     async def take_arrivals(self, event: faust.EventT) -> None:
         """Takes a message of arrivals, for the demand board."""
@@ -125,31 +133,36 @@ class Graph:
             self._context.counters.add("metrics_undecodable")
         acknowledge(self._app, event.message)
 
+    @property
+    def soon(self) -> asyncio.Event:
+        """Set when a board should not wait for its period."""
+        return self._live.soon
+
     async def _next(
-        self, event: faust.EventT, schema: Schema, only: Collection[str], of: Callable[[Columns], Parts]
-    ) -> tuple[PartitionState | None, Batch | None, Parts | None]:
-        """Returns the state, the batch and the parts of a message.
+        self, event: faust.EventT, schema: Schema, only: Collection[str], *of: Callable[[Columns], Parts]
+    ) -> tuple[PartitionState | None, Batch | None, list[Parts]]:
+        """Returns the state, the batch, and the parts of a message that each of `of` returns.
 
         The state is None when the partition was given away. The batch is None when the message was
-        dead-lettered. The parts are None when they must not be counted.
+        dead-lettered. There are no parts when they must not be counted.
         """
-        state, parts = await self.states.of(event.message), None
+        state, parts = await self.states.of(event.message), list[Parts]()
         if state is None:
-            return None, None, None
+            return None, None, parts
         await self._unstored.room()
         batch, rows = await self._reader.batch(event, schema, only)
         try:
-            parts = checked(of(rows)) if rows is not None else None
+            parts = [checked(each(rows)) for each in of] if rows is not None else []
         except AbsurdRows as error:
             await self._reader.refuse(event, "absurd", error)
             batch = None
         if not self.states.owns(event.message, state):
-            return None, None, None
-        is_new = batch is not None and parts is not None and state.take(batch, self._context.counters)
-        return state, batch, parts if is_new else None
+            return None, None, []
+        is_new = batch is not None and parts and state.take(batch, self._context.counters)
+        return state, batch, parts if is_new else []
 
     async def board(self) -> None:
-        """Writes demand, network times and what is unknown to Redis."""
+        """Writes demand, network times, outcomes and what is unknown to Redis."""
 
         def entries(state: PartitionState, times: boards.Times) -> boards.Demand:
             return boards.demand_board(state.hot, times)
@@ -159,9 +172,18 @@ class Graph:
         for state in self.states.ready.values():
             end, rows = state.network_times(settings.graph_window_s, settings.lateness_s, time.monotonic())
             pairs |= callgraph.network_board(rows, end)
-        await self._live.board(
-            names.REDIS_KEY_DEMAND, entries, {names.REDIS_KEY_NETWORK: pairs}, says_unknown=True
-        )
+        more: dict[str, Mapping[str, Entry]] = {names.REDIS_KEY_NETWORK: pairs, **self._routes()}
+        await self._live.board(names.REDIS_KEY_DEMAND, entries, more, says_unknown=True)
+
+    def _routes(self) -> dict[str, dict[str, RouteEntry]]:
+        """Returns what callers saw, by key of each source cluster."""
+        found: dict[str, dict[str, RouteEntry]] = {}
+        for state in self.states.ready.values():
+            seen = state.outcomes_board(self._settings.lateness_s, time.monotonic())
+            for cluster, routes in seen.items():
+                fields = found.setdefault(names.REDIS_KEY_ROUTE.format(cluster=cluster), {})
+                fields |= {RouteEntry.field(*route): entry for route, entry in routes.items()}
+        return found
 
     async def store(self) -> None:
         """Stores parts, then positions, then acknowledges the messages.
@@ -219,7 +241,7 @@ def build(context: runner.Context[GraphSettings]) -> faust.App:
     consume(app, context.lag, names.KAFKA_TOPIC_ARRIVALS, job.take_arrivals)
     consume(app, context.lag, names.KAFKA_TOPIC_OTLP_METRICS, job.take_metrics)
     follow(app, job.assigned, job.revoked)
-    runner.every(app, context.settings.board_period_s, job.board)
+    runner.every(app, context.settings.board_period_s, job.board, job.soon)
     runner.every(app, context.settings.store_period_s, job.store)
     runner.every(app, context.settings.graph_period_s, job.rows)
     return app

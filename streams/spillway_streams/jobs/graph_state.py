@@ -14,6 +14,7 @@ from spillway_streams.boards.boards import HotTable
 from spillway_streams.boards.event_time import Watermark
 from spillway_streams.graph import callgraph
 from spillway_streams.graph.callgraph import CallGraph
+from spillway_streams.graph.outcomes import Board, Outcomes
 from spillway_streams.load.recent import Recent
 from spillway_streams.process.counters import Counters
 
@@ -27,6 +28,7 @@ class PartitionState:
 
     graph: CallGraph
     hot: HotTable
+    outcomes: Outcomes
     restored: list[tuple] = field(default_factory=list)
     positions: Positions = field(default_factory=Positions)
     watermark: Watermark = field(default_factory=Watermark)  # of calls and edges
@@ -83,6 +85,11 @@ class PartitionState:
         if self._times is None or self._times[0] != end:
             self._times = end, self.graph.network_times(end - window, end, end * 1000)
         return self._times
+
+    def outcomes_board(self, lateness: float, wall: float) -> Board:
+        """Returns what callers saw, up to the second that calls and edges have both reached."""
+        now = self.watermark.now(wall)
+        return {} if now is None else self.outcomes.board(now - int(lateness))
 
     def restore(self, stored: Iterable[tuple], edges: list[tuple], network: list[tuple]) -> None:
         """Fills the memory from stored rows.

@@ -1,9 +1,11 @@
 """The hot path of a job: sums of what just ended become boards in Redis, several times a second.
 
-The sums are not exact after a crash and never used for history. The messages that they need are
-read again after an assignment.
+A board is written at once when an Envoy reports that its load has changed, and changes of demand
+are announced. The sums are not exact after a crash and never used for history. The messages that
+they need are read again after an assignment.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -70,6 +72,7 @@ class Live(Generic[S]):
         self._uncounted = Uncounted(context.counters)
         self._has_new_data = False
         self._written_at = 0.0
+        self.soon = asyncio.Event()  # set when a board should not wait for its period
 
     async def take(self, event: faust.EventT) -> None:
         """Adds a message of arrivals to the hot table of its partition."""
@@ -107,7 +110,9 @@ class Live(Generic[S]):
                 for report in reports
                 if partition_of(report.service, self._partitions) == message.partition
             ]
-            state.hot.totals.add(ours, message.timestamp)
+            if state.hot.totals.add(ours, message.timestamp):
+                self._has_new_data = True
+                self.soon.set()
             self._counters.add("totals", len(ours))
             self._counters.add("rejected_totals: in another service's partition", len(reports) - len(ours))
 
@@ -121,7 +126,7 @@ class Live(Generic[S]):
         """Writes the hash `key` of every cluster, and the hashes in `more`.
 
         The name of the cluster is filled into `key`. With `says_unknown`, also writes what is
-        unknown. Only one job does that.
+        unknown, and announces clusters whose load has changed. Only one job does that.
         """
         for taken in self._trailing.take():
             acknowledge(self._app, taken.message)
@@ -154,6 +159,9 @@ class Live(Generic[S]):
             return service == names.VALUE_WHOLE_CLUSTER or partition_of(service, self._partitions) in numbers
 
         await self._redis.put({**put, **(more or {})}, owns, is_placed)
+        changed = {cluster for number in live for cluster in self._counted[number].changed}
+        if says_unknown and changed:
+            await self._redis.announce(sorted(changed))
 
     def _update(self, number: int, state: S, entries: Callable[[S, Times], ByCluster]) -> ByCluster:
         held_boards = self._held.setdefault(number, Held())

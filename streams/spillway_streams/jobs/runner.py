@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -34,6 +35,7 @@ from spillway_streams.topics import declared, topics
 
 log = logging.getLogger("spillway.runner")
 _REACH_PERIOD_S, _REACH_S = 1.0, 5.0
+_SOONEST_S = 0.02  # between two runs of an action
 _STOP_S = 4.0
 _RESTART_PAUSE_S = 2.0
 _THREADS = 6  # per job
@@ -110,12 +112,28 @@ def topic(app: faust.App, *topics: str, acks: bool = True) -> faust.TopicT:
     return app.topic(*topics, acks=acks, **types)
 
 
-def every(app: faust.App, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
-    """Runs an action repeatedly while the app runs, each time `seconds` after it last ended."""
+def every(
+    app: faust.App,
+    seconds: float,
+    action: Callable[[], Awaitable[None]],
+    soon: asyncio.Event | None = None,
+) -> None:
+    """Runs an action repeatedly while the app runs, each time `seconds` after it last ended.
+
+    `soon`: ends the wait when it is set, though not before _SOONEST_S have passed.
+    """
+
+    async def wait() -> None:
+        if soon is None:
+            return await asyncio.sleep(seconds)
+        await asyncio.sleep(min(_SOONEST_S, seconds))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(soon.wait(), max(seconds - _SOONEST_S, 0.0))
+        soon.clear()
 
     async def loop() -> None:
         while not app.should_stop:
-            await asyncio.sleep(seconds)
+            await wait()
             await action()
 
     app.task(loop)

@@ -38,7 +38,7 @@ def _rows(cluster: str, service: str, batches: int) -> tuple[columns.Columns, co
         ))  # fmt: skip
         edges.append((
             at, trace, f"{i:016x}", cluster, service, class_id, f"{cluster}-2", "stock", "stock GET /", us // 2, us // 4,
-            10, 500, 200, i % 20 == 0, 1.0, 1, 2,
+            10, 500, 200, i % 20 == 0, 1.0, 1, 2, 1,
         ))  # fmt: skip
     return columns.from_rows(columns.CALLS, calls), columns.from_rows(columns.EDGES, edges)
 

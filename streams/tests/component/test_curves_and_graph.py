@@ -55,7 +55,7 @@ def _edges(calls: columns.Columns, cluster: str, there: str) -> columns.Columns:
     rows = [
         (
             int(calls["started_at"][i]), calls["trace_id"][i], f"{calls['span_id'][i][:15]}{k}", cluster, SERVICE, CLASS,
-            there, "stock", "stock GET /levels", 1000, 30_000, 10, 500, 200, False, 1.0, 1, 2,
+            there, "stock", "stock GET /levels", 1000, 30_000, 10, 500, 200, False, 1.0, 1, 2, 1,
         )
         for i in picked
         for k in "ab"

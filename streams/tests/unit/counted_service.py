@@ -41,11 +41,14 @@ class World:
 
     def report(
         self, envoy: str, at: float, counts: dict, ahead_s: float = 0.0, began: float = T0 - 1000
-    ) -> None:
-        """`ahead_s`: how far the Envoy's clock is ahead; `began`: start by the clock of then."""
+    ) -> bool:
+        """Returns whether the report came early.
+
+        `ahead_s`: how far the Envoy's clock is ahead; `began`: start by the clock of then.
+        """
         sent_ns = int((T0 + at + ahead_s) * 1e9)
         report = Report(*PLACE, envoy, sent_ns, int(began * 1e9), counts)
-        self.table.add([report], T0 + at)
+        return self.table.add([report], T0 + at)
 
     def show(
         self, now: float, spans: dict[str, float], samples: float | None = None

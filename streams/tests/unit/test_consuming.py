@@ -117,7 +117,7 @@ async def test_what_another_worker_has_by_now_is_its_to_refuse(tmp_path, job, se
 
 def test_network_times_are_computed_when_there_is_news(monkeypatch):
     """Boards ask four times a second. Without new data, the same second has the same answer."""
-    state, asked = PartitionState(CallGraph(600, 10, Counters()), hot=None), []
+    state, asked = PartitionState(CallGraph(600, 10, Counters()), hot=None, outcomes=None), []
     state.graph.network_times = lambda *window: asked.append(window) or [("row", len(asked))]
     batch = Batch(names.KAFKA_TOPIC_NETWORK, 0, 0, 1)
 

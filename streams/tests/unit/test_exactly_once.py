@@ -174,7 +174,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
     served = with_repeats(random, log(random, calls))
     made = with_repeats(random, log(random, edges, names.KAFKA_TOPIC_EDGES))
     counters = Counters()
-    state, tables = graph.PartitionState(CallGraph(600, 100, counters), hot=None), Tables()
+    state, tables = graph.PartitionState(CallGraph(600, 100, counters), hot=None, outcomes=None), Tables()
     for batch, rows in made:
         if state.take(batch, counters):
             state.add(state.graph.edges, state.watermark, batch, callgraph.edge_parts(rows))
@@ -183,7 +183,7 @@ def test_the_graph_restarts_without_counting_twice(seed):
     for batch, rows in served:
         if state.take(batch, counters):
             state.add_requests(batch, callgraph.request_parts(rows), 2.0)
-    again = graph.PartitionState(CallGraph(600, 100, counters), hot=None)
+    again = graph.PartitionState(CallGraph(600, 100, counters), hot=None, outcomes=None)
     again.restore(tables.stored(names.KAFKA_TOPIC_EDGES), tables.restored(names.KAFKA_TOPIC_EDGES), [])
     assert not any(again.take(batch, counters) for batch, _ in made)
     for batch, rows in served:

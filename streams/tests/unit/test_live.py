@@ -29,12 +29,16 @@ class Redis:
         self.heartbeats: dict[str, bytes] = {}
         self.written: dict[str, dict] = {}
         self.keeps = None
+        self.announced: list[list[str]] = []
 
     async def placement(self, clusters: list[str]) -> dict[str, bytes | None]:
         return {cluster: self.heartbeats.get(cluster) for cluster in clusters}
 
     async def put(self, written: dict, owns: object, keeps: object) -> None:
         self.written, self.keeps = written, keeps
+
+    async def announce(self, clusters: list[str]) -> None:
+        self.announced.append(clusters)
 
     async def reach(self) -> None:
         pass
@@ -198,3 +202,18 @@ async def test_silence_is_judged_service_by_service_and_not_by_who_shares_its_pa
         await _second(hot, other_hot, now, start, ("west", "east"))
         await board(start + now)
     assert statements("west") == {known: False, standby: True, alone: True, SHOP: True}
+
+
+async def test_a_change_of_load_is_announced_after_its_board(redis, hot, board):
+    """A steady load is not announced, and neither is one whose change is older than the window."""
+    start, requests = 1_700_000_000, 0
+    redis.heartbeats["west"] = _heartbeat(**{SHOP: 1})
+    for now in range(1, 40):
+        requests += 10 if now < 20 else 200
+        sent_ns, counts = int((start + now) * 1e9), {(f"{SHOP} GET /", True): requests}
+        hot.totals.add([Report("west", SHOP, "e1", sent_ns, (start - 99) * 10**9, counts)], start + now)
+        _spans(hot, now, now + 1, start)
+        await board(start + now)
+        changed = 20 <= now < 24
+        assert redis.announced == ([["west"]] if changed else []), now
+        redis.announced.clear()

@@ -96,7 +96,7 @@ def test_many_keys_share_the_seconds_and_the_silent_ones_make_room():
 def _edges(rows: list[tuple]) -> columns.Columns:
     """Calls from a to b between clusters: (second, trace, network us, failed, adjusted count)."""
     return columns.from_rows(columns.EDGES, [
-        (s * 1_000_000, t, f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, bad, w, 0, 0)
+        (s * 1_000_000, t, f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, bad, w, 0, 0, 1)
         for i, (s, t, n, bad, w) in enumerate(rows)
     ])  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_the_call_graph_is_corrected_for_sampling():
     graph.network.add(callgraph.network_parts(network.of_edges(edges)))
     [row] = graph.call_ratios(0, 10, 10_000)
     assert row[1] == "0-10000" and row[6:10] == (pytest.approx(1.0), 10, 20, 3)
-    assert row[10:] == (pytest.approx(4 / 6), pytest.approx(2 / 3))
+    assert row[10:12] == (pytest.approx(4 / 6), pytest.approx(2 / 3))
     [pair] = graph.network_times(0, 10, 10_000)
     assert pair[1:4] == ("c1", "c2", pytest.approx(20.0)) and pair[6] == 4
     for stranger in ("", "x GET /"):

@@ -14,7 +14,7 @@ from spillway_streams.process.counters import Counters
 def _edges(rows: list[tuple]) -> columns.Columns:
     """Calls from a to b between two clusters: (second, network us, adjusted count)."""
     built = [
-        (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0, 0)
+        (s * 1_000_000, "t", f"{i}", "c1", "a", "a GET /", "c2", "b", "b GET /", 9, n, 10, 20, 200, False, w, 0, 0, 1)
         for i, (s, n, w) in enumerate(rows)
     ]  # fmt: skip
     return columns.from_rows(columns.EDGES, built)

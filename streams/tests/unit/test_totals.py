@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from counted_service import GOLDEN, PLACE, T0, A, B, World
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from spillway_contracts import names
 from spillway_contracts.hot_state import DemandEntry, UnknownEntry
 from spillway_streams.batches import marks
@@ -312,6 +313,25 @@ def test_what_the_filter_sends_is_read():
     assert report.sent_ns > report.began_ns > 0 and any(entry for _, entry in report.counts)
     with pytest.raises(PayloadError):
         totals.decode(b"\xff", Counters())
+
+
+def test_reports_that_a_collector_has_merged_are_told_apart():
+    """Its batch names the Envoy once, with metrics of two of its reports, the later one first."""
+    message = ExportMetricsServiceRequest.FromString(GOLDEN.read_bytes())
+    [resource] = message.resource_metrics
+    [scope] = resource.scope_metrics
+    earlier = scope.metrics[:]
+    later = [type(metric).FromString(metric.SerializeToString()) for metric in earlier]
+    for point in (point for metric in later for point in metric.sum.data_points):
+        point.time_unix_nano += 10**9
+        point.as_int += 7
+    del scope.metrics[:]
+    scope.metrics.extend([*later, *earlier])
+    [first] = totals.decode(GOLDEN.read_bytes(), Counters())
+    found = totals.decode(message.SerializeToString(), Counters())
+    assert found[0] == first and len(found) == 2
+    assert found[1].sent_ns == first.sent_ns + 10**9
+    assert found[1].counts == {series: count + 7 for series, count in first.counts.items()}
 
 
 def test_totals_are_of_the_cluster_that_they_were_admitted_for():

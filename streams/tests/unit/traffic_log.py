@@ -42,6 +42,7 @@ def edges(random: np.random.Generator, rows: int, first: int = T0) -> Columns:
         (
             at[i], f"{i % 5:032x}", f"{i:016x}", "c0", f"s{source[i]}", f"s{source[i]} GET /0" if i % 9 else "", "c1",
             f"t{target[i]}", f"t{target[i]} GET /", 50_000, network[i], 100 + i, 200, 200, failed[i], 2.0, 1, 3,
+            i % 3,
         )
         for i in range(rows)
     ])  # fmt: skip

@@ -103,6 +103,33 @@ fn internal_spans_and_a_proxys_doubles_are_folded_into_one_call_and_one_edge() {
 }
 
 #[test]
+fn calls_of_two_requests_of_one_class_name_the_call_that_made_them() {
+    let (closed, _) = closed(|n| {
+        vec![
+            span(n, "r", "", Server, 0, 100, "a"),
+            span(n, "1", "r", Client, 10, 60, "a"),
+            span(n, "2", "r", Client, 10, 60, "a"),
+            span(n, "b", "1", Server, 12, 58, "b"),
+            span(n, "B", "2", Server, 12, 58, "b"),
+            span(n, "3", "b", Client, 20, 50, "b"),
+            span(n, "s", "3", Server, 20, 50, "c"),
+            span(n, "4", "B", Client, 20, 50, "b"),
+            span(n, "t", "4", Server, 20, 50, "c"),
+            span(n, "5", "B", Client, 20, 50, "b"),
+            span(n, "u", "5", Server, 20, 50, "c"),
+            span(n, "6", "lost", Client, 20, 50, "b"),
+            span(n, "v", "6", Server, 20, 50, "c"),
+        ]
+    });
+    let found = table(&closed.edges, &["source_call"]);
+    assert_eq!(found["1"], found["2"]);
+    assert_ne!(found["3"], found["4"]);
+    assert_eq!(found["4"], found["5"]);
+    assert!(!found["1"].contains(&"0".to_owned()) && !found["4"].contains(&"0".to_owned()));
+    assert_eq!(found["6"], ["0"]);
+}
+
+#[test]
 fn a_shared_span_id_pairs_client_and_server_even_where_a_service_calls_itself() {
     let (closed, _) = closed(|n| {
         vec![

@@ -54,6 +54,7 @@ table!(
         adjusted_count "adjusted_count": F64,
         ruleset_version "ruleset_version": U64,
         trace_spans "trace_spans": U64,
+        source_call "source_call": U64,
     }
 );
 
@@ -216,5 +217,6 @@ impl Edges {
         self.adjusted_count.push(span.adjusted_count);
         self.ruleset_version.push(span.ruleset_version);
         self.trace_spans.push(u64::from(row.trace_spans));
+        self.source_call.push(u64::from(row.source_call));
     }
 }

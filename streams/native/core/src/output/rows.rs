@@ -32,6 +32,8 @@ pub(crate) struct EdgeRow {
     /// Network time in microseconds. -1 when it is unknown.
     pub network_us: i64,
     pub trace_spans: u32,
+    /// The call that made this one: its number within the trace, from 1. 0 when it is unknown.
+    pub source_call: u32,
 }
 
 /// The rows of one tick, and reusable memory for computing them.
@@ -195,6 +197,7 @@ impl Rows {
             class,
             network_us: measured.or(difference).unwrap_or(-1),
             trace_spans: trace.spans.len() as u32,
+            source_call: number(place.owner),
         }
     }
 
@@ -211,6 +214,7 @@ impl Rows {
             class: self.class_at(trace, i),
             network_us: -1,
             trace_spans: trace.spans.len() as u32,
+            source_call: number(place.owner),
         }
     }
 
@@ -228,6 +232,11 @@ impl Rows {
             counters.add(reason, count);
         }
     }
+}
+
+/// Returns the number of the span at an index of its trace.
+fn number(index: u32) -> u32 {
+    if index == NONE { 0 } else { index + 1 }
 }
 
 fn class_of(
