@@ -106,7 +106,9 @@ class History:
                         raise
                     self.lost += 1
                     refused.append(f"{table}: {str(error).splitlines()[0]}")
-                self._waiting.popleft()
+                # The row may have been dropped meanwhile, from a full queue.
+                if self._waiting and self._waiting[0][1] is row:
+                    self._waiting.popleft()
         return refused
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 Only this file and lease.py access Redis.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf import json_format
@@ -12,12 +12,22 @@ from redis.exceptions import ResponseError
 from spillway.v1.heartbeat_pb2 import Heartbeat
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import ContractError, names, redis_client, traffic_class
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+from spillway_contracts.hot_state import (
+    DemandEntry,
+    LoadBoardEntry,
+    NetworkEntry,
+    RouteEntry,
+    UnknownEntry,
+)
 
+from spillway_optimizer.callers.averages import Outcomes, Route
+from spillway_optimizer.inputs.in_flight import Reported, reported
 from spillway_optimizer.inputs.in_force import InForce, in_force_of
+from spillway_optimizer.inputs.outcomes import gathered
 from spillway_optimizer.inputs.telemetry import Pulse, Telemetry, rates
 
 _TIMEOUT_S = 2.0
+_SILENCE_S = 30.0  # after which a connection that listens is tested
 _E = TypeVar("_E", LoadBoardEntry, DemandEntry)
 
 
@@ -40,6 +50,18 @@ class _Replies(NamedTuple):
     demand: dict[str, str]
     heartbeat: str | None
     unknown: dict[str, str]
+
+
+class SeenByCallers(NamedTuple):
+    """Outcomes of calls, and calls in flight as Envoys report them.
+
+    `at` is the Unix second of the newest outcome (None: none).
+    """
+
+    outcomes: Outcomes
+    at: float | None
+    malformed: tuple[str, ...]
+    in_flight: Reported
 
 
 class _Boards(NamedTuple):
@@ -72,7 +94,7 @@ async def boards(redis: Redis, clusters: tuple[str, ...]) -> Telemetry:
         serving={c: beat.ruleset_version for c, beat in beats.items() if beat.ruleset_version},
         unknown={c: board.unknown for c, board in parsed.items() if board.unknown},
         malformed=tuple(bad),
-        pods={(c, service): count for c, counts in envoys.items() for service, count in counts.items()},
+        pods={(c, service): count for c, beat in beats.items() for service, count in _pods(beat).items()},
     )
 
 
@@ -90,6 +112,38 @@ async def _request_boards(
         pairs, *replies = await pipeline.execute(raise_on_error=False)
     columns = (replies[i::4] for i in range(4))
     return pairs, {c: _Replies(*row) for c, *row in zip(clusters, *columns, strict=True)}
+
+
+async def outcomes(redis: Redis, clusters: tuple[str, ...]) -> SeenByCallers:
+    """Reads what callers saw over the last seconds, in one round trip.
+
+    Calls in flight that Envoys report are part of the placements, which expire with the heartbeats.
+    What cannot be read is left out, and named in `malformed`. `boards` names wrong placements.
+    """
+    async with redis.pipeline(transaction=False) as pipeline:
+        for cluster in clusters:
+            pipeline.hgetall(names.REDIS_KEY_ROUTE.format(cluster=cluster))
+        for cluster in clusters:
+            pipeline.get(names.REDIS_KEY_PLACEMENT.format(cluster=cluster))
+        replies = await pipeline.execute(raise_on_error=False)
+    texts = dict(zip(clusters, replies[len(clusters) :], strict=True))
+    beats = {c: beat for c, text in texts.items() if (beat := _heartbeat(text, c, [])) is not None}
+    entries: dict[tuple[Route, str], RouteEntry] = {}
+    bad: list[str] = []
+    for cluster, reply in zip(clusters, replies[: len(clusters)], strict=True):
+        if isinstance(reply, ResponseError):
+            bad.append(f"{names.REDIS_KEY_ROUTE.format(cluster=cluster)}: {reply}")
+            continue
+        if isinstance(reply, Exception):
+            raise reply
+        for field, text in reply.items():
+            try:
+                class_id, source_service, destination = RouteEntry.route(field)
+                traffic_class.parse(class_id)
+                entries[(cluster, source_service, class_id), destination] = RouteEntry.from_json(text)
+            except ContractError as error:
+                bad.append(str(error))
+    return SeenByCallers(*gathered(entries), tuple(bad), reported(beats))
 
 
 def _parse_boards(replies: _Replies, bad: list[str]) -> _Boards:
@@ -117,6 +171,20 @@ async def pulse(redis: Redis, clusters: tuple[str, ...]) -> Pulse:
     return Pulse(
         rates(demand), {c: _services(text, c, []) for c, text in zip(clusters, replies[1::2], strict=True)}
     )
+
+
+async def changes(redis: Redis) -> AsyncIterator[str]:
+    """Yields the name of a cluster when streams announce that its demand has changed at once.
+
+    Its demand board has been written by then. Raises one of Redis's errors, also when the user may
+    not listen.
+    """
+    async with redis.pubsub(ignore_subscribe_messages=True) as listening:
+        await listening.subscribe(names.REDIS_CHANNEL_DEMAND)
+        while True:
+            message = await listening.get_message(timeout=_SILENCE_S)
+            if message is not None:
+                yield message["data"]
 
 
 def _wrong_type(reply: Any) -> str:
@@ -201,6 +269,17 @@ def _connected(text: str | None, cluster: str, bad: list[str]) -> dict[str, int]
 def _envoys(heartbeat: Heartbeat) -> dict[str, int]:
     """Returns the number of connected Envoys of each service that has any."""
     return {s.service: s.connected_envoys for s in heartbeat.services if s.connected_envoys > 0}
+
+
+def _pods(heartbeat: Heartbeat) -> dict[str, int]:
+    """Returns the pods of each service that can serve.
+
+    They are its connected Envoys, but no more than its ready pods where these are known. Where no
+    pod is ready, one is left: its relays already send calls elsewhere, and a number of 0 would be
+    unknown.
+    """
+    ready = {s.service: max(s.ready_pods, 1) for s in heartbeat.services if s.HasField("ready_pods")}
+    return {name: min(count, ready.get(name, count)) for name, count in _envoys(heartbeat).items()}
 
 
 def _heartbeat(text: str | None, cluster: str, bad: list[str]) -> Heartbeat | None:

@@ -1,5 +1,6 @@
 """NATS JetStream client: publishes proposals and awaits the server's acknowledgement of each."""
 
+import asyncio
 import ssl
 
 import nats
@@ -24,6 +25,7 @@ class Proposals:
         self._url, self._inbox = url, _INBOXES[origin]
         self._subject = names.NATS_SUBJECT_PROPOSALS.format(origin=origin)
         self._client: nats.NATS | None = None
+        self._connecting = asyncio.Lock()  # callers may come at the same time
 
     async def connect(self) -> None:
         """Raises nats.errors.Error, OSError or TimeoutError if the server is away."""
@@ -31,23 +33,26 @@ class Proposals:
 
     async def _connected(self) -> nats.NATS:
         """Returns the client, connected at first use. Raises as `connect` does."""
-        client = self._client
-        if client is None or client.is_closed:
-            client = await nats_client.connect(
-                self._url,
-                **self._tls,
-                inbox_prefix=self._inbox,
-                connect_timeout=2,
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.5,
-            )
-            try:
-                await self._ensure_stream(client)
-            except BaseException:
-                await client.close()  # the next use connects again, and asks for the stream again
-                raise
-            self._client = client
+        async with self._connecting:
+            if self._client is None or self._client.is_closed:
+                self._client = await self._connect()
+            return self._client
+
+    async def _connect(self) -> nats.NATS:
+        client = await nats_client.connect(
+            self._url,
+            **self._tls,
+            inbox_prefix=self._inbox,
+            connect_timeout=2,
+            allow_reconnect=True,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.5,
+        )
+        try:
+            await self._ensure_stream(client)
+        except BaseException:
+            await client.close()  # the next use connects again, and asks for the stream again
+            raise
         return client
 
     async def _ensure_stream(self, client: nats.NATS) -> None:

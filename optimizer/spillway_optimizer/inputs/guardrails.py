@@ -17,7 +17,23 @@ from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules
 from spillway_optimizer.process.states import States
 
 
-def changed(file: GuardrailFile, states: States) -> bool:
+class Follower:
+    """The guardrail file as one of several readers sees it. Something else reads it again."""
+
+    def __init__(self, file: GuardrailFile):
+        self.path, self._file, self._last = file.path, file, file.current
+
+    @property
+    def current(self) -> Guardrails:
+        return self._file.current
+
+    def changed(self) -> bool:
+        """Returns whether the guardrails have changed since the last call."""
+        before, self._last = self._last, self.current
+        return self._last != before
+
+
+def changed(file: GuardrailFile | Follower, states: States) -> bool:
     """Returns whether the content of the file has changed.
 
     A wrong file is logged and counted, and changes nothing. The last good guardrails stay in
@@ -132,7 +148,7 @@ def pinned(guardrails: Guardrails) -> Mapping[Route, Mapping[str, float]]:
         RuleKey(pin.source_cluster, pin.source_service, pin.traffic_class): {
             cluster: weight / TOTAL for cluster, weight in sorted(pin.destinations.items()) if weight
         }
-        for pin in ([] if guardrails.frozen else guardrails.pins)
+        for pin in ([] if guardrails.kill else guardrails.pins)
     }
 
 

@@ -1,10 +1,10 @@
 """The rulesets in force, as the publisher last published them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
-from spillway_contracts import hold, names
+from spillway_contracts import hold, names, traffic_class
 
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.problem.rules import RuleKey, Rules, Weights, of_ruleset
@@ -23,6 +23,13 @@ class InForce:
     # Seconds for which the relays of a cluster hold an expired ruleset. A cluster that is absent
     # has the default.
     hold_s: Mapping[str, float] = field(default_factory=dict)
+    # Of the rules whose policy is not that of their ruleset.
+    policies: Mapping[RuleKey, str] = field(default_factory=dict)
+
+    def policy_of(self, keys: Iterable[RuleKey]) -> str:
+        """Returns the policy of these rules: the ruleset's, unless all of them have another one."""
+        found = {self.policies.get(key, self.policy) for key in keys}
+        return found.pop() if len(found) == 1 else self.policy
 
     @property
     def version(self) -> int:
@@ -88,7 +95,15 @@ def in_force_of(rulesets: dict[str, Ruleset]) -> InForce | None:
     for ruleset in rulesets.values():
         rules |= of_ruleset(ruleset)
     versions = {cluster: ruleset.version for cluster, ruleset in rulesets.items()}
-    return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets)
+    policies = {
+        RuleKey(
+            rule.source_cluster, rule.source_service, traffic_class.format_id(rule.traffic_class)
+        ): rule.policy
+        for ruleset in rulesets.values()
+        for rule in ruleset.rules
+        if rule.policy
+    }
+    return InForce(rules, newest.origin, newest.policy, versions, newest.id, rulesets, policies=policies)
 
 
 def held_as(in_force: InForce | None, boards: Telemetry) -> InForce | None:

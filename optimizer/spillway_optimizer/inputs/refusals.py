@@ -53,6 +53,7 @@ class Refusal:
 
     scope: Scope
     text: str
+    no_model: bool = False  # a curve or a capacity is missing, which some policies do without
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,17 @@ from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from spillway_contracts import ContractError, traffic_class
-from spillway_contracts.hot_state import DemandEntry, LoadBoardEntry, NetworkEntry, UnknownEntry
+from spillway_contracts.hot_state import (
+    DemandEntry,
+    LoadBoardEntry,
+    NetworkEntry,
+    RouteEntry,
+    UnknownEntry,
+)
 
+from spillway_optimizer.callers.averages import Outcomes
+from spillway_optimizer.inputs.in_flight import Reported
+from spillway_optimizer.inputs.outcomes import gathered
 from spillway_optimizer.inputs.smoothing import Rates
 
 
@@ -84,7 +93,10 @@ class CapacityRow(_Row):
 
 @dataclass(frozen=True)
 class RatioRow(_Row):
-    """A row of the table call_ratios. `samples` is how many spans it rests on; 0: unknown."""
+    """A row of the table call_ratios. `samples` is how many spans it rests on; 0: unknown.
+
+    `wait_share` is the part of the calls that the caller waits for; None: unknown.
+    """
 
     window_end: float
     input_window: str
@@ -94,6 +106,7 @@ class RatioRow(_Row):
     request_bytes: float
     response_bytes: float
     samples: float = 0.0
+    wait_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +126,8 @@ class Telemetry:
 
     - `load`, `demand`: boards by cluster and class id.
     - `placement`: by cluster, the services with connected Envoys; None where no heartbeat is known.
-    - `pods`: connected Envoys by (cluster, service); absent where unknown. Whether the application
-      beside an Envoy is ready is not known.
+    - `pods`: pods that can serve, by (cluster, service); absent where unknown. They are connected
+      Envoys, but no more than the pods that a Kubernetes API lists as ready, where relays know it.
     - `placed_last`: by cluster, the placement of the last heartbeat that was known.
     - `left`: by (service, cluster), when heartbeats ceased to list Envoys of a service that they
       had listed, in Unix seconds.
@@ -145,6 +158,9 @@ class Telemetry:
     # the version that they serve.
     hold_s: Mapping[str, float] = field(default_factory=dict)
     serving: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Outcomes = field(default_factory=dict)  # what callers saw over the last seconds
+    outcomes_at: float | None = None  # Unix seconds of the newest of them; None: there are none
+    in_flight: Reported = field(default_factory=dict)  # of these calls, as Envoys report them
 
     def calls_at(self) -> dict[str, dict[str, float]]:
         """Returns the newest time with calls: cluster -> service -> Unix seconds.
@@ -187,10 +203,20 @@ def from_document(document: Mapping[str, Any]) -> Telemetry:
         curves, bad1 = read_rows(CurveRow, document["curves"])
         capacities, bad2 = read_rows(CapacityRow, document["capacities"])
         ratios, bad3 = read_rows(RatioRow, document["call_ratios"])
+        outcomes, outcomes_at = gathered(
+            {
+                ((c, source, class_id), destination): RouteEntry(**v)
+                for c, board in document.get("outcomes", {}).items()
+                for field_, v in board.items()
+                for class_id, source, destination in [RouteEntry.route(field_)]
+            }
+        )
         return Telemetry(
             curves,
             capacities,
             ratios,
+            outcomes=outcomes,
+            outcomes_at=outcomes_at,
             load={
                 c: {k: LoadBoardEntry(**v) for k, v in board.items()} for c, board in document["load"].items()
             },

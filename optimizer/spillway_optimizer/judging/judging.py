@@ -7,6 +7,7 @@ wrong makes only the second worse. After a harmful change, the previous rules ar
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -22,6 +23,8 @@ from spillway_optimizer.problem.rules import Rules
 WINDOW_S = 6.0  # averaging window of a board; samples that are closer share requests
 # Time until new rules are in force and boards no longer contain samples from before.
 SETTLE_S = 10.0
+# Relative change of a number of pods, above which samples of two times cannot be compared.
+_SCALED = 0.1
 _MOST_BEFORE = 10  # maximum number of samples from before a change
 _NO_RULES: Rules = MappingProxyType({})
 
@@ -74,6 +77,7 @@ class Watch:
     failed: Failed | None = None
     unfinished: Rules | None = None  # previous rules that a rollback has not restored yet
     hindered: str = ""  # why the last step of a rollback was not possible
+    _pods: Mapping[tuple[str, str], float] = field(default_factory=dict)
     _rolled_back_at: float = float("-inf")
     _sampled_at: float = float("-inf")
 
@@ -103,6 +107,23 @@ class Watch:
         else:
             return
         self._sampled_at = sample.at
+
+    def scaled(self, pods: Mapping[tuple[str, str], float]) -> None:
+        """Ends a trial, and drops all samples, when an autoscaler has changed pods.
+
+        `pods`: those that count, by (service, cluster), new ones as a part. They change costs and
+        predictions, whatever the rules are. Places that are absent now are compared when they are
+        known again.
+        """
+        moved = any(
+            abs(count - self._pods[place]) > _SCALED * max(count, self._pods[place])
+            for place, count in pods.items()
+            if place in self._pods
+        )
+        if moved:
+            self.trial = None
+            self.recent.clear()
+        self._pods = {**self._pods, **pods} if moved else {**pods, **self._pods}
 
     def changed(self, now: float, before: Rules, after: Rules, demand_rps: float) -> None:
         """Records that rules were proposed, and starts or continues a trial.

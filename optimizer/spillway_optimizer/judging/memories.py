@@ -64,7 +64,10 @@ class Parting:
 
     def in_force(self, whole: InForce | None, name: str, parts: Mapping[str, Rules]) -> InForce | None:
         """Restricts `whole` to one application. `parts` is the result of `split` for all rules."""
-        return None if whole is None else replace(whole, rules=parts.get(name, {}))
+        if whole is None:
+            return None
+        rules = parts.get(name, {})
+        return replace(whole, rules=rules, policy=whole.policy_of(rules))
 
 
 def _split(parting: Parting, memory: Memory) -> Mapping[str, Memory]:

@@ -18,6 +18,10 @@ class Memory:
     pending_at: float = 0.0  # Unix seconds, when `pending` was first seen
     # Version in force when these rules were proposed. They do not contain later changes by PAPA.
     base: int = 0
+    # Unix seconds of the last reversal after a jump of load, 0: long ago, and its largest weight
+    # difference
+    jumped_at: float = 0.0
+    jumped_by: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Thresholds:
     renew_s: float = 15.0
     # A relative gain of this size needs one solve only, unless it reverts the last change.
     sure_gain: float = 0.01
-    hold_s: float = 4.0  # a reversal of the last change must have persisted this long, in seconds
+    # A reversal of the last change must have persisted this long, in seconds. After a jump of load,
+    # the last such reversal must be so long ago instead, unless it was less than half as large.
+    hold_s: float = 4.0
 
     def in_steps(self, max_shift: float) -> "Thresholds":
         """Scales the thresholds for solutions that may move only `max_shift` of a route at once.
@@ -73,15 +79,25 @@ def takes_back(memory: Memory, candidate: Rules, moved: int) -> bool:
 
 
 def confirmed(
-    memory: Memory, candidate: Rules, moved: int, sure: bool, thresholds: Thresholds, now: float
+    memory: Memory,
+    candidate: Rules,
+    moved: int,
+    sure: bool,
+    thresholds: Thresholds,
+    now: float,
+    jumped: bool = False,
 ) -> bool:
     """Returns whether a change may be proposed.
 
     Either one solve suffices, or earlier solves gave a similar result. `sure`: the gain is large
-    enough for one solve.
+    enough for one solve. `jumped`: the load has just changed by more than noise explains. A load
+    that comes and goes then moves traffic at most once in `hold_s`. A small correction of an
+    answer to a jump does not make the next jump wait.
     """
     back = takes_back(memory, candidate, moved)
-    if sure and not back:
+    is_larger = moved > 2 * memory.jumped_by
+    rested = jumped and (is_larger or not 0 <= now - memory.jumped_at < thresholds.hold_s)
+    if sure and (rested or not back):
         return True
     seen = memory.pending is not None and difference(memory.pending, candidate) < moved
     return seen and not (back and 0 <= now - memory.pending_at < thresholds.hold_s)

@@ -1,19 +1,22 @@
 """Builds the problem of one application from what is known of the mesh. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import Guardrails
 
+from spillway_optimizer.callers.averages import Averages
 from spillway_optimizer.inputs.guardrails import constraints_of, latency_values, tail_targets
 from spillway_optimizer.inputs.placements import Placed
 from spillway_optimizer.inputs.refusals import Found, Hold, Kind, Refusal, Remarks, RouteId, Scope
+from spillway_optimizer.inputs.scale_outs import ScaleOuts, declared
 from spillway_optimizer.inputs.telemetry import CurveRow, RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
-from spillway_optimizer.model import graph
-from spillway_optimizer.model.capacities import capacities
+from spillway_optimizer.model import assumed, autoscalers, graph
+from spillway_optimizer.model.autoscalers import Kept
+from spillway_optimizer.model.capacities import Capacities, capacities
 from spillway_optimizer.model.curves import at_idle, curves
 from spillway_optimizer.model.failures import Rates, cost_ms, rates_without_callees
 from spillway_optimizer.model.graph import Application
@@ -27,7 +30,6 @@ from spillway_optimizer.problem.rules import RuleKey, Rules
 # Capacity in rps of a service whose capacity is not known and does not matter. No load comes near
 # it.
 _AMPLE_RPS = 1e9
-Capacity = Mapping[tuple[str, str], float]
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -38,7 +40,7 @@ class Stages:
 
     rows: tuple[RatioRow, ...]
     curves: Mapping[str, Curve]
-    capacity_rps: Capacity
+    capacities: Capacities
     remarks: Remarks
 
 
@@ -60,6 +62,9 @@ class Survey:
     unknown: Unknown
     success: Rates
     failure_cost_ms: float
+    averages: Averages
+    model_free: Container[str]  # applications that have a problem without curves or capacities too
+    scale_outs: ScaleOuts
 
     def stages(self, application: Application) -> Stages:
         """Runs the stages of one application: cycles, curves and capacities."""
@@ -72,15 +77,18 @@ class Survey:
             self.board_max_age_s,
             self.model_max_age_s,
         )
+        if application.name in self.model_free:
+            fitted = assumed.curves(fitted, application.classes)
         capacity = self._capacity(application, fitted.value)
         remarks = Remarks.of([rows, fitted, capacity])
-        unbounded = {service for (service, _), rps in capacity.value.items() if rps == _AMPLE_RPS}
+        known = capacity.value.capacity_rps
+        unbounded = {service for (service, _), rps in known.items() if rps == _AMPLE_RPS}
         return Stages(rows.value, _constant(application, fitted.value, unbounded), capacity.value, remarks)
 
     def _placed(self, application: Application) -> list[tuple[str, str]]:
         return sorted(pair for pair in self.placed if pair[0] in application.services)
 
-    def _capacity(self, application: Application, fitted: Mapping[str, Curve]) -> Found[Capacity]:
+    def _capacity(self, application: Application, fitted: Mapping[str, Curve]) -> Found[Capacities]:
         """Returns the capacities of the application's services.
 
         A service without any known capacity is held and taken as constant if few calls go to it. If
@@ -88,25 +96,35 @@ class Survey:
         """
         needed = self._placed(application)
         found = capacities(self.telemetry, needed, fitted, self.now, self.model_max_age_s)
+        if application.name in self.model_free:
+            stand_ins = assumed.capacities(found, needed, _AMPLE_RPS)
+            return Found(Capacities(stand_ins.value), stand_ins.notes)
         known, refusals, holds = dict(found.capacity_rps), [], []
         for service in sorted({s for s, c in needed if (s, c) not in known}):
             share = _share_of_calls(application, service)
             text = f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from"
             text += f"; it gets {share:.1%} of the calls"
             if share > graph.MOST_HELD:
-                refusals.append(Refusal(Scope(Kind.SERVICE, service), text))
+                refusals.append(Refusal(Scope(Kind.SERVICE, service), text, no_model=True))
                 continue
             routes = {graph.route(row) for row in application.rows}
             to = frozenset(r for r in routes if application.classes[r[1]] == service)
             holds.append(Hold(Scope(Kind.SERVICE, service), f"{text}; assumed to be constant", to))
             known |= {(s, c): _AMPLE_RPS for s, c in needed if s == service and (s, c) not in known}
-        return Found(known, found.notes, tuple(refusals), tuple(holds))
+        return Found(replace(found, capacity_rps=known), found.notes, tuple(refusals), tuple(holds))
 
     def problem(self, application: Application, stages: Stages) -> Problem:
         """Builds the problem. Raises ProblemError that lists everything that is wrong."""
         edges = tuple(
-            Edge(r.source_class, r.class_id, r.calls_per_request, r.request_bytes, r.response_bytes)
-            for r in stages.rows
+            Edge(
+                row.source_class,
+                row.class_id,
+                row.calls_per_request,
+                row.request_bytes,
+                row.response_bytes,
+                graph.wait_share(row),
+            )
+            for row in stages.rows
         )
         routes = {(application.classes[edge.source], edge.target) for edge in edges}
         whole = {route for hold in stages.remarks.holds for route in hold.routes} & routes
@@ -116,7 +134,7 @@ class Survey:
             edges=edges,
             demand_rps=application.demand_rps,
             curves=stages.curves,
-            capacity_rps=stages.capacity_rps,
+            capacity_rps=stages.capacities.capacity_rps,
             placement=frozenset(self._placed(application)),
             rtt_ms=self.network.rtt_ms,
             rtt_noise_ms=self.network.noise_ms,
@@ -130,10 +148,36 @@ class Survey:
             },
             constraints=self._constraints(routes, whole),
             failure_ms=self._failures(application, stages),
+            failure_cost_ms=self.failure_cost_ms,
             extrapolation_caution=self.guardrails.extrapolation_caution,
             seen_utilisation=self._seen(application),
             latency_values=latency_values(self.guardrails, application.demand_rps),
             tail_targets=tail_targets(self.guardrails, application.demand_rps),
+            callers={key: each for key, each in self.averages.routes.items() if key[1:] in routes},
+            unmodelled=assumed.classes(
+                application.classes, stages.curves, stages.capacities.capacity_rps, _AMPLE_RPS
+            )
+            if application.name in self.model_free
+            else frozenset(),
+        )
+
+    def kept(self, problem: Problem, stages: Stages) -> Kept:
+        """Returns what must stay local of an application's calls, for declared autoscalers."""
+        found = autoscalers.rooms(
+            declared(self.topology),
+            stages.capacities,
+            self.telemetry.pods,
+            self.success,
+            self.scale_outs,
+            self.guardrails.utilisation_ceiling,
+            self.now,
+        )
+        near = Nearest(self.clusters, self.placed, self.network.rtt_ms)
+        return autoscalers.kept(
+            problem,
+            found,
+            lambda route: held_now(route, self.in_force, near),
+            lambda route: held_now(route, {}, near),
         )
 
     def _seen(self, application: Application) -> Mapping[str, float]:

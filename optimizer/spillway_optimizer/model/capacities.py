@@ -7,7 +7,7 @@ measured: unknown is neither zero nor a factor.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spillway_optimizer.inputs.telemetry import CapacityRow, Telemetry
 from spillway_optimizer.problem.problem import Curve
@@ -25,11 +25,16 @@ _BOARD_MAX_AGE_S = 15.0
 
 @dataclass(frozen=True)
 class Capacities:
-    """Capacities, how each differs from a measurement, and services that have no source."""
+    """Capacities, how each differs from a measurement, and services that have no source.
 
-    capacity_rps: Mapping[tuple[str, str], float]  # (service, cluster), requests of the baseline class
-    notes: tuple[str, ...]
-    refusals: tuple[str, ...]
+    Both maps are by (service, cluster), in requests of the baseline class. `whole_rps` is what all
+    live pods have if the new ones are as good as the others.
+    """
+
+    capacity_rps: Mapping[tuple[str, str], float]
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    whole_rps: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 def capacities(
@@ -44,27 +49,27 @@ def capacities(
     A service without any source is a refusal.
     """
     measured = _measured(telemetry, now, max_age_s)
-    found, notes, refusals = {}, [], []
+    found, whole_rps, notes, refusals = {}, {}, [], []
     for service, cluster in needed:
         name = f"{service!r} in {cluster!r}"
         row = measured.get((service, cluster))
         likes = [row for (s, _), row in measured.items() if s == service]
         if row is not None:
-            rps, note = _of_live_pods(row, telemetry)
+            rps, whole, note = _of_live_pods(row, telemetry)
         elif likes:
-            rps, note = _unmeasured(likes, cluster, telemetry, curves, now)
+            rps, whole, note = _unmeasured(likes, cluster, telemetry, curves, now)
         elif (estimate := _from_cpu(telemetry, service, curves)) is not None:
-            rps, note = _unmeasured([estimate], cluster, telemetry, curves, now)
+            rps, whole, note = _unmeasured([estimate], cluster, telemetry, curves, now)
             note += f" (none anywhere: from the load and the CPU share of {estimate.cluster!r} now)"
         else:
             refusals.append(
                 f"capacities: none for {service!r} in any cluster, and no CPU share to estimate it from"
             )
             continue
-        found[service, cluster] = rps
+        found[service, cluster], whole_rps[service, cluster] = rps, whole
         if note:
             notes.append(f"capacities: {name}: {note}")
-    return Capacities(found, tuple(notes), tuple(dict.fromkeys(refusals)))
+    return Capacities(found, tuple(notes), tuple(dict.fromkeys(refusals)), whole_rps)
 
 
 def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], CapacityRow]:
@@ -77,29 +82,31 @@ def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[
     return {pair: row for pair, row in newest.items() if row.capacity_rps > 0 and row.evidence != "assumed"}
 
 
-def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, str]:
-    """Returns the capacity of the pods that live now, and a note; '' if nothing has changed.
+def _of_live_pods(row: CapacityRow, telemetry: Telemetry) -> tuple[float, float, str]:
+    """Returns the capacity of the pods that live now, the whole one, and a note.
 
-    A pod that was not there some minutes ago counts as START of a pod. During a rollout, old and
-    new pods are both connected and counted for a while, and the new ones need not serve yet.
+    The note is '' if nothing has changed. A pod that was not there some minutes ago counts as START
+    of a pod. During a rollout, old and new pods are both connected and counted for a while, and the
+    new ones need not serve yet.
     """
     if row.pods <= 0:
-        return row.capacity_rps, ""
+        return row.capacity_rps, row.capacity_rps, ""
     live = telemetry.pods.get((row.cluster, row.service), 0) or row.pods
     settled = min(row.settled or row.pods, row.pods)
     worth = min(live, settled) + START * max(live - settled, 0.0)
+    whole = row.capacity_rps * live / row.pods
     if worth == row.pods:
-        return row.capacity_rps, ""
+        return row.capacity_rps, whole, ""
     rps = row.capacity_rps * min(worth, GROWTH * row.pods) / row.pods
     seen = f"{row.capacity_rps:.0f} req/s were measured with {row.pods:.0f} pods, {live:.0f} are connected"
     fresh = f", {live - settled:.0f} of them for a few minutes only" if live > settled else ""
-    return rps, f"{seen}{fresh}: {rps:.0f} req/s"
+    return rps, whole, f"{seen}{fresh}: {rps:.0f} req/s"
 
 
 def _unmeasured(
     likes: list[CapacityRow], cluster: str, telemetry: Telemetry, curves: Mapping[str, Curve], now: float
-) -> tuple[float, str]:
-    """Returns an assumed capacity where none was measured, and a note.
+) -> tuple[float, float, str]:
+    """Returns an assumed capacity where none was measured, the whole one, and a note.
 
     Each live pod is taken to be as good as the worst of the same service elsewhere. The capacity is
     on a ramp: START of it at first, then GROWTH times the load that the pods serve.
@@ -108,7 +115,7 @@ def _unmeasured(
     if not telemetry.placement or any(row.cluster == cluster for row in likes):
         # Either a model from a file, which has no pods and no next step, or an estimate from the
         # CPU share of this cluster itself.
-        return least, f"none was measured; {least:.0f} req/s is assumed, the lowest of this service"
+        return least, least, f"none was measured; {least:.0f} req/s is assumed, the lowest of this service"
     live = telemetry.pods.get((cluster, service), 0)
     per_pod = [rps for row in likes if (rps := _per_pod(row, telemetry)) is not None]
     if per_pod:
@@ -120,7 +127,7 @@ def _unmeasured(
     served = _served(telemetry, service, cluster, curves, now)
     rps = min(whole, max(START * whole, GROWTH * served))
     ramp = f"; {rps:.0f} req/s at first, while {served:.0f} are served" if rps < whole else ""
-    return rps, f"none was measured; {why}, is assumed{ramp}"
+    return rps, whole, f"none was measured; {why}, is assumed{ramp}"
 
 
 def _per_pod(row: CapacityRow, telemetry: Telemetry) -> float | None:

@@ -41,7 +41,7 @@ def curves(
         share, mean_ms = _observed(telemetry, class_id, service, now, board_max_age_s)
         if mean_ms is None or share > _MOST_WITHOUT_CURVE:
             text = f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}"
-            refusals.append(Refusal(Scope(Kind.CLASS, class_id), text))
+            refusals.append(Refusal(Scope(Kind.CLASS, class_id), text, no_model=True))
         else:
             notes.append(f"curves: {class_id!r}: {state}; assumed to be constant at {mean_ms:.1f} ms")
             found[class_id] = Curve(0.0, mean_ms)

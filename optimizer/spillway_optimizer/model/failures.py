@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from spillway_optimizer.inputs.telemetry import Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
 
-DEFAULT_COST_MS = 600.0
 _HALF_LIFE_S = 10.0
 # Without requests a rate stays for _SILENT_S seconds, then rises by _BACK_PER_S per second until it
 # is 1. Otherwise a destination that nobody calls any more would never be tried again.
@@ -94,9 +93,9 @@ def rates_without_callees(
 ) -> Rates:
     """Returns the success rates below 1, without the failures that a class only passes on.
 
-    A class's own rate is its observed rate divided by that of the calls that it makes. `calls` has
-    the calls per request by caller and callee. `shares` returns where the calls of (source cluster,
-    source service, class) go now.
+    A request fails if any of its calls does. A class's own rate is its observed rate divided by
+    that of the calls that it makes. `calls` has the calls per request by caller and callee.
+    `shares` returns where the calls of (source cluster, source service, class) go now.
     """
     found: dict[tuple[str, str], float] = {}
     for (class_id, cluster), rate in rates.items():
@@ -106,10 +105,18 @@ def rates_without_callees(
         for callee, per_request in calls.get(class_id, {}).items():
             to = shares(cluster, classes[class_id], callee)
             reached = sum(share * rates.get((callee, c), 1.0) for c, share in to.items())
-            below *= max(reached, _LEAST_RATE) ** min(per_request, 1.0) if to else 1.0
+            below *= _all_good(max(reached, _LEAST_RATE), per_request) if to else 1.0
         if rate < below:
             found[class_id, cluster] = rate / below
     return found
+
+
+def _all_good(rate: float, per_request: float) -> float:
+    """Returns how often all calls of a request to one class succeed.
+
+    Less than one call per request is one call by that share of the requests.
+    """
+    return float(rate**per_request) if per_request >= 1 else 1 - per_request + per_request * rate
 
 
 def cost_ms(rate: float, price_ms: float) -> float:

@@ -14,6 +14,7 @@ _LEAST_CALLS_PER_REQUEST = 1e-3
 # Largest share of an application's requests that may go over an edge that is cut, or to a service
 # that is held.
 MOST_HELD = 0.05
+LEAST_WAIT = 0.25  # of a wait share
 _ROUNDS = 50  # rounds in which calls cause further calls, when volumes are added up
 Rows = Mapping[tuple[str, str], RatioRow]  # by (calling class, class that is called)
 
@@ -53,6 +54,15 @@ def edge(row: RatioRow) -> Scope:
 def route(row: RatioRow) -> RouteId:
     """Returns the route of a row: source service, class that is called."""
     return service_of(row.source_class), row.class_id
+
+
+def wait_share(row: RatioRow) -> float:
+    """Returns the share of a row's calls that the caller waits for; 1 where it is unknown.
+
+    It is a slope at the present times: what never ends last now would, if it went far enough away.
+    So it is at least LEAST_WAIT.
+    """
+    return 1.0 if row.wait_share is None else min(max(row.wait_share, LEAST_WAIT), 1.0)
 
 
 def ratios(telemetry: Telemetry, now: float, max_age_s: float) -> Found[Rows]:
@@ -119,7 +129,8 @@ def applications(demand: Demand, rows: Rows) -> tuple[Application, ...]:
     classes = {class_id: service_of(class_id) for class_id in sorted(reached)}
     used = [row for row in rows.values() if row.source_class in reached]
     groups: dict[str, list[str]] = {}
-    component = _components(classes, used)
+    calls_of = [(row.source_class, row.class_id) for row in used]
+    component = components(classes, calls_of)
     for class_id in classes:
         groups.setdefault(component[class_id], []).append(class_id)
     found = [_application({k: classes[k] for k in group}, used, demand) for group in groups.values()]
@@ -134,20 +145,30 @@ def _application(classes: Mapping[str, str], rows: list[RatioRow], demand: Deman
     )
 
 
-def _components(classes: Mapping[str, str], rows: Iterable[RatioRow]) -> Mapping[str, str]:
-    """Maps each class to a name that it shares with exactly the classes of its component."""
-    parent = {name: name for name in (*classes, *(f"service {s}" for s in classes.values()))}
+def components(classes: Mapping[str, str], links: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Maps each class to a name that it shares with exactly the classes of its component.
+
+    `classes`: class id -> service. Classes of one service are in one component. `links`: further
+    pairs of classes, or of nodes (see `node`), that are.
+    """
+    parent: dict[str, str] = {}
 
     def find(name: str) -> str:
+        parent.setdefault(name, name)
         while parent[name] != name:
             parent[name] = parent[parent[name]]
             name = parent[name]
         return name
 
-    pairs = [(class_id, f"service {service}") for class_id, service in classes.items()]
-    for a, b in [*pairs, *((row.source_class, row.class_id) for row in rows)]:
+    pairs = [(class_id, node(service)) for class_id, service in classes.items()]
+    for a, b in [*pairs, *links]:
         parent[find(a)] = find(b)
     return {class_id: find(class_id) for class_id in classes}
+
+
+def node(service: str) -> str:
+    """Returns the name of a service among those of classes, which begin with a service."""
+    return f"service {service}"
 
 
 def without_cycles(application: Application) -> Found[tuple[RatioRow, ...]]:

@@ -6,29 +6,35 @@ refusal). Only what concerns all applications, such as a missing price of latenc
 them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import Guardrails
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.callers.averages import Averages
 from spillway_optimizer.inputs.consistency import contradictions
 from spillway_optimizer.inputs.guardrails import without_use
 from spillway_optimizer.inputs.placements import placements
 from spillway_optimizer.inputs.refusals import MESH, Found, Hold, Kind, Refusal, Remarks, RouteId
+from spillway_optimizer.inputs.scale_outs import NONE_EXPECTED, Place, ScaleOuts
 from spillway_optimizer.inputs.telemetry import RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import unknowns
 from spillway_optimizer.model import graph
+from spillway_optimizer.model.autoscalers import NOTHING_KEPT
 from spillway_optimizer.model.building import Survey, union
 from spillway_optimizer.model.curves import newest
 from spillway_optimizer.model.demand import demand
-from spillway_optimizer.model.failures import DEFAULT_COST_MS, Rates, of_boards
+from spillway_optimizer.model.failures import Rates, of_boards
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.network import network
 from spillway_optimizer.problem.problem import Problem
 from spillway_optimizer.problem.rules import Rules
+from spillway_optimizer.problem.values import FAILURE_COST_MS
+
+_NEVER_SEEN = Averages()
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Limits:
 
     board_max_age_s: float = 15.0
     model_max_age_s: float = 3600.0
-    failure_cost_ms: float = DEFAULT_COST_MS  # per call, at a success rate of one half
+    failure_cost_ms: float = FAILURE_COST_MS  # per call, at a success rate of one half
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class ApplicationModel:
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
     kept: frozenset[RouteId] = frozenset()  # routes outside the problem that keep their rules
+    no_model: bool = False  # all that it is refused for is that curves or capacities are missing
+    scaling: frozenset[Place] = frozenset()  # where an autoscaler is expected to add a pod
+    pods: Mapping[Place, float] = field(default_factory=dict)  # that count, where autoscalers act
 
     @property
     def routes(self) -> frozenset[RouteId]:
@@ -102,6 +111,11 @@ class Model:
         every = [note for application in self.applications for note in application.notes]
         return tuple(dict.fromkeys([*self.mesh_notes, *every]))
 
+    @property
+    def scaling(self) -> frozenset[Place]:
+        """Where an autoscaler is expected to add a pod, by (service, cluster)."""
+        return frozenset(place for application in self.applications for place in application.scaling)
+
     @cached_property
     def problem(self) -> Problem | None:
         """All applications that have a problem, joined into one; None if no application has."""
@@ -117,6 +131,9 @@ def build(
     guardrails: Guardrails | None = None,
     in_force: Rules | None = None,
     success: Rates | None = None,
+    averages: Averages = _NEVER_SEEN,
+    model_free: Container[str] = (),
+    scale_outs: ScaleOuts = NONE_EXPECTED,
 ) -> Model:
     """Builds the model of the mesh at Unix second `now`.
 
@@ -125,6 +142,9 @@ def build(
       from them.
     - `success` rates by (class, cluster) replace those of the load boards when a caller averages
       them.
+    - `averages` are what callers see. Applications in `model_free` have a problem although curves
+      or capacities are missing, for policies that use neither.
+    - `scale_outs`: those that were expected so far.
     """
     board_age, model_age = limits.board_max_age_s, limits.model_max_age_s
     clusters = tuple(cluster.name for cluster in topology.clusters)
@@ -140,6 +160,7 @@ def build(
         telemetry, topology, clusters, now, board_age, model_age, placed.value, newest(telemetry),
         network(telemetry, topology, now, board_age), guardrails or Guardrails(), in_force or {}, unknown,
         of_boards(telemetry, unknown, now) if success is None else success, limits.failure_cost_ms,
+        averages, model_free, scale_outs,
     )  # fmt: skip
     mesh = tuple(r.text for r in remarks.refusals if r.scope.kind is Kind.MESH)
     found = graph.applications(offered.value, rows.value)
@@ -172,23 +193,30 @@ def _model(
     application_refusals = [refusal.text for refusal in remarks.refusals if application.has(refusal.scope)]
     held = [hold for hold in remarks.holds if application.has(hold.scope)]
     stages = survey.stages(application)
-    problem, refusals = (
+    problem, kept, refusals = (
         None,
+        NOTHING_KEPT,
         [*mesh, *application_refusals, *(refusal.text for refusal in stages.remarks.refusals)],
     )
     if not refusals:
         try:
             problem = survey.problem(application, stages)
+            kept = survey.kept(problem, stages)
+            problem = kept.within(problem)
         except ProblemError as error:
             refusals.append(str(error))
     held += stages.remarks.holds
+    lacking = [refusal.text for refusal in stages.remarks.refusals if refusal.no_model]
     return ApplicationModel(
         application.name,
         application.services,
         problem,
         tuple(dict.fromkeys(refusals)),
-        (*stages.remarks.notes, *map(str, held)),
+        (*stages.remarks.notes, *kept.notes, *map(str, held)),
         _kept(problem, held),
+        no_model=bool(refusals) and set(refusals) == set(lacking),
+        scaling=kept.expected,
+        pods=kept.pods,
     )
 
 
@@ -220,3 +248,15 @@ def _window(
 def _start(window: str, fallback: float) -> float:
     start, _, end = window.partition("-")
     return int(start) / 1000 if start.isdigit() and end.isdigit() else fallback
+
+
+def frozen(model: Model) -> Model:
+    """Returns the model without problems and refusals.
+
+    Nothing is decided for its applications then, and all of their rules are held.
+    """
+    applications = tuple(
+        replace(application, problem=None, refusals=(), kept=frozenset())
+        for application in model.applications
+    )
+    return replace(model, applications=applications, mesh_refusals=())

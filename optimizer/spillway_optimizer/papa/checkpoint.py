@@ -4,11 +4,14 @@ It contains the progress, the values for comparison, and steps not yet kept or r
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from spillway_optimizer.papa.step import Progress
 from spillway_optimizer.problem.rules import RuleKey, Rules, Weights
+
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class Trial:
     before: Mapping[str, int]
     after: Mapping[str, int]
     objective_before_ms: float
+    # The version that it was proposed upon. None: a version before 0.2.0 has stored it.
+    base: int | None = None
 
     def to_json(self) -> dict:
         return {
@@ -26,11 +31,12 @@ class Trial:
             "before": dict(self.before),
             "after": dict(self.after),
             "objective_before_ms": self.objective_before_ms,
-        }
+        } | ({} if self.base is None else {"base": self.base})
 
     @classmethod
     def from_json(cls, d: Mapping) -> "Trial":
-        return cls(RuleKey(*d["key"]), d["before"], d["after"], d["objective_before_ms"])
+        weights = d["before"], d["after"]
+        return cls(RuleKey(*d["key"]), *weights, d["objective_before_ms"], d.get("base"))
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,35 @@ class Checkpoint:
         rules = self.rules if weights is None or self.rules is None else {**self.rules, key: weights}
         return replace(self, rules=rules, trial=None, parked=others | ({key: parked} if parked else {}))
 
+    def split(self, classes: Container[str]) -> "tuple[Checkpoint, Checkpoint]":
+        """Returns the part about rules of these classes, and the rest."""
+        return self._where(lambda class_id: class_id in classes), self._where(
+            lambda class_id: class_id not in classes
+        )
+
+    def _where(self, has: Callable[[str], bool]) -> "Checkpoint":
+        def of(values: Mapping[RuleKey, _V]) -> dict[RuleKey, _V]:
+            return {key: value for key, value in values.items() if has(key.class_id)}
+
+        progress = self.progress
+        return Checkpoint(
+            Progress(
+                of(progress.attempts),
+                frozenset(key for key in progress.converged if has(key.class_id)),
+                of(progress.sizes),
+            ),
+            None if self.rules is None else of(self.rules),
+            {name: ms for name, ms in self.latency_ms.items() if has(name.partition(" ")[2])},
+            self.trial if self.trial is not None and has(self.trial.key.class_id) else None,
+            of(self.parked),
+        )
+
     def to_json(self) -> str:
         return json.dumps(
             {
                 "attempts": [[*key, count] for key, count in sorted(self.progress.attempts.items())],
                 "converged": sorted(map(list, self.progress.converged)),
+                "sizes": [[*key, size] for key, size in sorted(self.progress.sizes.items())],
                 "rules": None
                 if self.rules is None
                 else [[*k, dict(w)] for k, w in sorted(self.rules.items())],
@@ -82,6 +112,8 @@ class Checkpoint:
                 Progress(
                     {RuleKey(*row[:3]): int(row[3]) for row in d["attempts"]},
                     frozenset(RuleKey(*row) for row in d["converged"]),
+                    # Versions before 0.3.0 do not write this field.
+                    {RuleKey(*row[:3]): float(row[3]) for row in d.get("sizes", [])},
                 ),
                 None if d["rules"] is None else {RuleKey(*row[:3]): row[3] for row in d["rules"]},
                 d["latency_ms"],
@@ -90,3 +122,25 @@ class Checkpoint:
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"papa checkpoint: {type(error).__name__}: {error}") from error
+
+
+def joined(parts: Iterable[Checkpoint]) -> Checkpoint:
+    """Returns one checkpoint of parts about different rules.
+
+    It has room for one trial. The others are parked, so a restart rolls them back like that one.
+    """
+    parts = list(parts)
+    trials = [part.trial for part in parts if part.trial is not None]
+    known = [part.rules for part in parts if part.rules is not None]
+    return Checkpoint(
+        Progress(
+            {key: count for part in parts for key, count in part.progress.attempts.items()},
+            frozenset(key for part in parts for key in part.progress.converged),
+            {key: size for part in parts for key, size in part.progress.sizes.items()},
+        ),
+        {key: weights for rules in known for key, weights in rules.items()} if known else None,
+        {name: ms for part in parts for name, ms in part.latency_ms.items()},
+        trials[0] if trials else None,
+        {key: trial for part in parts for key, trial in part.parked.items()}
+        | {trial.key: trial for trial in trials[1:]},
+    )

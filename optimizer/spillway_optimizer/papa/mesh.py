@@ -12,8 +12,8 @@ class Interrupted(Exception):
     """The condition of a wait or measurement no longer holds. The message says why."""
 
 
-class PapaMesh(Mesh, Protocol):
-    """Implemented by servers (papa/live.py), and in memory (steps/memory_mesh.py)."""
+class Waiting(Mesh, Protocol):
+    """The mesh as PAPA waits and measures in it."""
 
     def elapsed(self) -> float:
         """Returns the seconds of a clock that nobody sets."""
@@ -26,6 +26,10 @@ class PapaMesh(Mesh, Protocol):
 
     async def telemetry(self) -> Telemetry | None:
         """Returns the telemetry. None while the model's rows were never read."""
+
+
+class PapaMesh(Waiting, Protocol):
+    """Implemented by servers (papa/live.py), and in memory (steps/memory_mesh.py)."""
 
     async def load(self) -> str | None:
         """Returns the checkpoint that was saved last, None without any."""

@@ -10,22 +10,33 @@ leaves the others:
     w' = w + gamma * (d - mean) / S_O   for d >= mean, S_O = sum over over-performers of (d - mean)
 
 S_U = S_O, so the sum of the weights does not change.
+
+In the direction of costs, d is minus the cost of one more request there: the model's marginal cost
+at the load of the moment, with the calls that it causes along the rules in force, and what observed
+times exceed expected ones by. At the model's optimum marginal costs are equal, so only gaps differ,
+as in the paper. Away from it, for example where an overload was not foreseen, an overloaded
+destination that is no worse than the model says is not taken for a good one.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from spillway_optimizer.problem.rules import TOTAL, RuleKey, Rules, Weights, changed, largest_remainder
 
+Direction = Literal["gap", "cost"]
+
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of PAPA. The defaults are those of SLATE 4.4.2."""
+    """Parameters of PAPA. The defaults are those of SLATE 4.4.2, with steps of one size."""
 
     gamma: float = 0.05  # share of a rule's weight that one step moves
+    gamma_most: float = 0.05  # each step that is kept doubles the rule's next one, up to this
+    direction: Direction = "gap"  # the paper's
     theta: int = 3  # failed attempts before a rule counts as converged
     delta_perf: float = 0.10  # relative change of any class's latency that restarts exploration
     min_gap_ms: float = 1.0  # spread of per-request discrepancies below which nothing is done
@@ -34,24 +45,30 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Observation:
-    """The expected time of one destination of a rule, and samples of its observed time.
+    """One destination of a rule: a value for each sample, in ms.
 
-    Both are exclusive time plus network time, in ms.
+    Times are exclusive time plus network time.
     """
 
-    expected_ms: float
-    observed_ms: Sequence[float]
+    gaps_ms: Sequence[float]  # expected minus observed time; positive: faster than expected
+    costs_ms: Sequence[float] = ()  # of one more request; see the module
 
     @property
     def gap_ms(self) -> float:
-        """Expected minus mean observed time. Positive: faster than expected."""
-        return self.expected_ms - float(np.mean(self.observed_ms))
+        return float(np.mean(self.gaps_ms))
 
-    @property
-    def error_ms(self) -> float:
-        """The standard error of the mean. Infinite with fewer than two samples."""
-        n = len(self.observed_ms)
-        return float(np.std(self.observed_ms, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    def score_ms(self, direction: Direction) -> float:
+        """Returns the mean of what the direction compares; more is better."""
+        return float(np.mean(self._scores(direction)))
+
+    def error_ms(self, direction: Direction) -> float:
+        """Returns the standard error of the mean. Infinite with fewer than two samples."""
+        scores = self._scores(direction)
+        n = len(scores)
+        return float(np.std(scores, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+
+    def _scores(self, direction: Direction) -> Sequence[float]:
+        return self.gaps_ms if direction == "gap" else [-cost for cost in self.costs_ms]
 
 
 Observations = Mapping[str, Observation]  # by destination cluster
@@ -59,20 +76,29 @@ Observations = Mapping[str, Observation]  # by destination cluster
 
 @dataclass(frozen=True)
 class Progress:
-    """What PAPA remembers of its rules between steps: failed attempts, and converged rules."""
+    """What PAPA remembers of its rules between steps.
+
+    These are failed attempts, converged rules, and the sizes of next steps that are not gamma.
+    """
 
     attempts: Mapping[RuleKey, int]
     converged: frozenset[RuleKey]
+    sizes: Mapping[RuleKey, float] = field(default_factory=dict)
 
     @classmethod
     def none(cls) -> "Progress":
         return cls({}, frozenset())
 
 
-def discrepancies(weights: Weights, observed: Observations, rule_rps: float) -> dict[str, float]:
-    """Returns d of every destination with weight, in ms per second. Step 1 of the paper."""
+def discrepancies(
+    weights: Weights, observed: Observations, rule_rps: float, direction: Direction = "gap"
+) -> dict[str, float]:
+    """Returns d of every destination with weight, in ms per second. Step 1 of the paper.
+
+    The paper weighs gaps by volume. A cost is that of one more request, so it is not weighed.
+    """
     return {
-        c: observed[c].gap_ms * rule_rps * weights[c] / TOTAL
+        c: observed[c].score_ms(direction) * rule_rps * (weights[c] / TOTAL if direction == "gap" else 1.0)
         for c in sorted(weights)
         if weights[c] > 0 and c in observed
     }
@@ -86,6 +112,9 @@ def shift(weights: Weights, d: Mapping[str, float], gamma: float, least: int = 0
     change nothing.
     """
     names = sorted(d)
+    # What has no more than the least share cannot give, and hinders no other.
+    while poor := [c for c in names if weights[c] <= least and d[c] < np.mean([d[o] for o in names])]:
+        names = [c for c in names if c not in poor]
     values = np.array([d[c] for c in names])
     if len(names) < 2 or np.ptp(values) <= 0:
         return dict(weights)
@@ -105,14 +134,23 @@ def shift(weights: Weights, d: Mapping[str, float], gamma: float, least: int = 0
 
 
 def significant(observed: Observations, weights: Weights, parameters: Parameters) -> bool:
-    """Returns whether the largest and the smallest gap differ by more than noise and min_gap_ms."""
+    """Returns whether best and worst destination differ by more than noise and min_gap_ms."""
     used = [observed[c] for c in sorted(weights) if weights[c] > 0 and c in observed]
     if len(used) < 2:
         return False
-    best, worst = max(used, key=lambda o: o.gap_ms), min(used, key=lambda o: o.gap_ms)
-    spread = best.gap_ms - worst.gap_ms
-    error = math.hypot(best.error_ms, worst.error_ms)
+    direction = parameters.direction
+    scores = [each.score_ms(direction) for each in used]
+    best, worst = used[int(np.argmax(scores))], used[int(np.argmin(scores))]
+    spread = max(scores) - min(scores)
+    error = math.hypot(best.error_ms(direction), worst.error_ms(direction))
     return spread > parameters.min_gap_ms and spread > parameters.sigma * error
+
+
+def gain(weights: Weights, after: Weights, observed: Observations, rule_rps: float) -> float:
+    """Returns what costs say that a change of weights saves, in ms per second."""
+    return rule_rps * sum(
+        (weights[c] - after[c]) / TOTAL * -observed[c].score_ms("cost") for c in weights if c in observed
+    )
 
 
 def choose(
@@ -121,29 +159,49 @@ def choose(
     rps: Mapping[RuleKey, float],
     progress: Progress,
     parameters: Parameters,
+    least: int = 0,
 ) -> RuleKey | None:
-    """Returns the rule whose discrepancies vary most, among those not converged.
+    """Returns the rule that promises most, among those not converged.
 
-    None if no rule's discrepancies are significant.
+    By gaps it is the one whose discrepancies vary most, as in the paper. By costs it is the one
+    whose next step saves most; `least` is that of `shift`. None if no rule's are significant.
     """
-    variances = {
-        key: float(np.var(list(discrepancies(weights, observed[key], rps.get(key, 0.0)).values())))
-        for key, weights in rules.items()
+
+    def promise(key: RuleKey) -> float:
+        weights, rule_rps = rules[key], rps.get(key, 0.0)
+        d = discrepancies(weights, observed[key], rule_rps, parameters.direction)
+        if parameters.direction == "gap":
+            return float(np.var(list(d.values())))
+        after = shift(weights, d, progress.sizes.get(key, parameters.gamma), least)
+        return gain(weights, after, observed[key], rule_rps)
+
+    open_ = [
+        key
+        for key, weights in sorted(rules.items())
         if key in observed
         and key not in progress.converged
         and significant(observed[key], weights, parameters)
-    }
-    return max(sorted(variances), key=lambda key: variances[key], default=None)
+    ]
+    return max(open_, key=promise, default=None)
 
 
 def judge(progress: Progress, key: RuleKey, improved: bool, parameters: Parameters) -> Progress:
     """Counts an attempt.
 
-    A success resets the failure count. `theta` failures in a row make the rule converged.
+    A success resets the failure count. `theta` failures in a row make the rule converged. A failure
+    of a longer step than gamma does not count: the next one is as long as gamma again.
     """
-    attempts = {**progress.attempts, key: 0 if improved else progress.attempts.get(key, 0) + 1}
+    sizes = {other: size for other, size in progress.sizes.items() if other != key}
+    size = progress.sizes.get(key, parameters.gamma)
+    if improved:
+        longer = min(2 * size, parameters.gamma_most)
+        sizes |= {key: longer} if longer > parameters.gamma else {}
+        return Progress({**progress.attempts, key: 0}, progress.converged, sizes)
+    if size > parameters.gamma:
+        return Progress(progress.attempts, progress.converged, sizes)
+    attempts = {**progress.attempts, key: progress.attempts.get(key, 0) + 1}
     converged = progress.converged | ({key} if attempts[key] >= parameters.theta else set())
-    return Progress(attempts, frozenset(converged))
+    return Progress(attempts, frozenset(converged), sizes)
 
 
 def restart(
@@ -169,6 +227,7 @@ def restart(
 
 
 def without(progress: Progress, keys: Collection[RuleKey]) -> Progress:
-    """Returns the progress without the attempts and convergence of these rules."""
+    """Returns the progress without what it has of these rules."""
     attempts = {key: count for key, count in progress.attempts.items() if key not in keys}
-    return Progress(attempts, progress.converged - set(keys))
+    sizes = {key: size for key, size in progress.sizes.items() if key not in keys}
+    return Progress(attempts, progress.converged - set(keys), sizes)

@@ -1,15 +1,16 @@
 """PAPA's waiting and measuring: observes the rules in force and the latency under them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts.guardrails import GuardrailFile, Guardrails
 
 from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs import guardrails
+from spillway_optimizer.inputs.guardrails import Follower
 from spillway_optimizer.inputs.in_force import InForce
-from spillway_optimizer.papa.mesh import Interrupted, PapaMesh
-from spillway_optimizer.papa.observe import Measurement, Sample, expected, measure, sample
+from spillway_optimizer.papa.mesh import Interrupted, Waiting
+from spillway_optimizer.papa.observe import Measurement, Sample, measure, sample, steady
 from spillway_optimizer.policies import ADJUSTED
 from spillway_optimizer.problem.rules import Rules, changed
 from spillway_optimizer.process.states import States
@@ -17,6 +18,7 @@ from spillway_optimizer.solving.config import PapaTuning
 
 _SAMPLE_S = 1.0
 _IN_FORCE_TIMEOUT_S = 15.0
+_PATIENCE = 3  # times the windows of a measurement, if performance jumps during it
 
 
 class Watch:
@@ -26,7 +28,12 @@ class Watch:
     """
 
     def __init__(
-        self, settings: PapaTuning, topology: Topology, mesh: PapaMesh, file: GuardrailFile, states: States
+        self,
+        settings: PapaTuning,
+        topology: Topology,
+        mesh: Waiting,
+        file: GuardrailFile | Follower,
+        states: States,
     ):
         self._settings, self._topology, self._mesh = settings, topology, mesh
         self._file, self._states = file, states
@@ -55,14 +62,16 @@ class Watch:
         return in_force
 
     async def measure(self, in_force: InForce) -> Measurement:
-        """Takes one sample in each of `windows` windows.
+        """Takes one sample in each of `windows` windows, all of them since the last jump.
 
         Raises Interrupted as `samples` does.
         """
-        found: list[Sample] = []
-        async for window_sample in self.samples(in_force, self._settings.windows):
-            found.append(window_sample)
-        return measure(found, expected(in_force))
+        found: Sequence[Sample] = []
+        async for window_sample in self.samples(in_force, _PATIENCE * self._settings.windows):
+            found = steady([*found, window_sample], self._settings.delta_perf)
+            if len(found) == self._settings.windows:
+                break
+        return measure(found)
 
     async def samples(self, in_force: InForce, windows: int) -> AsyncIterator[Sample]:
         """Yields one sample at the end of each window.

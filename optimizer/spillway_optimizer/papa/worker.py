@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from redis.asyncio import Redis
 from spillway.v1.topology_pb2 import Topology
@@ -9,9 +10,11 @@ from spillway_contracts.guardrails import GuardrailFile
 from spillway_runtime import health
 
 from spillway_optimizer.clients.history import History
-from spillway_optimizer.clients.lease import Lease
+from spillway_optimizer.clients.lease import Lease, beside
 from spillway_optimizer.clients.proposals import Proposals
+from spillway_optimizer.inputs import guardrails
 from spillway_optimizer.papa.adjusting import Adjusting
+from spillway_optimizer.papa.applications import Applications
 from spillway_optimizer.papa.live import LivePapaMesh
 from spillway_optimizer.papa.mesh import TURN_S
 from spillway_optimizer.process.states import States
@@ -38,6 +41,7 @@ class Worker:
         self.states = States(_LOG)
         self.reader = Reader(redis, history, self.clusters, self.states, _MODEL_REFRESH_S)
         self.lease = Lease(redis, "papa", settings.lease_s)
+        self._turning: dict[str, asyncio.Task[None]] = {}  # by application
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when a server is away."""
@@ -52,27 +56,63 @@ class Worker:
             self.reader,
             stop,
         )
-        adjusting = Adjusting(self.settings, self.topology, mesh, self.guardrails, self.states)
+        applications = Applications(self.settings, self.topology, mesh, self.guardrails, self.states)
         exposition = metrics.exposition("papa", self.states, self.lease)
         server = health.Server(self.settings.health_listen, self.states.report, exposition)
+        token = 0
         try:
             while not stop.is_set():
                 try:
                     if await self.lease.hold():
+                        if self.lease.fencing_token != token:
+                            # Another process may have led in between, and stored other things.
+                            await self._end(applications.forget())
+                            token = self.lease.fencing_token
                         self.states.log("lease", "held")
-                        await adjusting.turn()
+                        guardrails.changed(self.guardrails, self.states)
+                        await self._follow(applications, mesh)
                     else:
                         self.states.log("lease", "held by another; standing by")
-                        adjusting.forget()
+                        await self._end(applications.forget())
                     self.states.wait_for(None)
                 except REDIS_AWAY as error:
-                    self.states.away("redis", error)
-                    self.states.wait_for("redis")
-                await self.reader.flush()
+                    self._away(error)
+                await beside(self.lease, self.settings.lease_s / 3, self.reader.flush())
                 await mesh.pause(TURN_S)
         finally:
+            await self._end(list(self._turning))
             await self._close()
             server.close()
+
+    async def _follow(self, applications: Applications, mesh: LivePapaMesh) -> None:
+        """Runs the PAPA of each application that there is. Raises what one of them has raised."""
+        ended, begun = await applications.follow()
+        await self._end(ended)
+        for name, adjusting in begun.items():
+            self._turning[name] = asyncio.create_task(self._adjust(adjusting, mesh))
+        for task in self._turning.values():
+            if task.done():
+                task.result()
+
+    async def _adjust(self, adjusting: Adjusting, mesh: LivePapaMesh) -> None:
+        stop = False
+        while not stop:
+            try:
+                if self.lease.held():
+                    await adjusting.turn()
+            except REDIS_AWAY as error:
+                self._away(error)
+            stop = await mesh.pause(TURN_S)
+
+    async def _end(self, names: Collection[str]) -> None:
+        tasks = [self._turning.pop(name) for name in names]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _away(self, error: BaseException) -> None:
+        self.states.away("redis", error)
+        self.states.wait_for("redis")
 
     async def _close(self) -> None:
         for ending in (

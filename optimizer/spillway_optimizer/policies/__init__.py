@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from spillway_optimizer.discrete.limited import Limited
+from spillway_optimizer.feedback import weights
+from spillway_optimizer.feedback.policy import Feedback
 from spillway_optimizer.policies.dealer import Dealer
 from spillway_optimizer.policies.failover import Failover
 from spillway_optimizer.policies.local import Local
@@ -27,6 +29,8 @@ MOSTLY_LOCAL = "mostly-local"
 MINIMISING = frozenset({SPILLWAY, EXACT})
 # PAPA adjusts the rules of these. The last one exists to show what PAPA does without an optimum.
 ADJUSTED = MINIMISING | {MOSTLY_LOCAL}
+# These need no curves and no capacities.
+MODEL_FREE = frozenset({"l3", "l3-peak", "c3"})
 
 
 def _exact() -> Policy:
@@ -47,6 +51,9 @@ REGISTRY: Mapping[str, Callable[[], Policy]] = MappingProxyType(
         "waterfall": Waterfall,
         "waterfall-central": WaterfallCentral,
         "dealer": Dealer,
+        "l3": lambda: Feedback(weights.by_l3),
+        "l3-peak": lambda: Feedback(weights.by_l3_peak),
+        "c3": lambda: Feedback(weights.by_c3),
         SPILLWAY: lambda: Limited(Tailed(Fast())),
         EXACT: _exact,
     }

@@ -8,6 +8,7 @@ from spillway_optimizer.problem.problem import Problem
 
 _AT = 1e-3  # relative: a value this close to a limit counts as at the limit
 _SHOWN = 1e-3  # the least difference of two percentages with one decimal that always shows
+_KEPT = "what stays for an autoscaler"
 _AT_TARGET = 1e-2  # the same for tail targets, which a search by prices meets less closely
 
 
@@ -77,7 +78,7 @@ def _rows(problem: Problem, flows: Floats) -> list[str]:
     kept = (
         (layout.floor > 0) & (flows <= layout.floor * calls[:, :, None] * (1 + _AT)) & (calls > 0)[:, :, None]
     )
-    counts = {"a pin": 0, "the minimum local share": 0, "the maximum shift": 0}
+    counts = {"a pin": 0, "the minimum local share": 0, _KEPT: 0, "the maximum shift": 0}
     routes = set()
     for e, i, j in zip(*np.nonzero(kept), strict=True):
         source = layout.services[layout.class_service[layout.edge_source[e]]]
@@ -86,6 +87,8 @@ def _rows(problem: Problem, flows: Floats) -> list[str]:
             what = "a pin"
         elif i == j and layout.floor[e, i, j] <= c.min_local_share * (1 + _AT):
             what = "the minimum local share"
+        elif i == j and layout.floor[e, i, j] <= c.kept_local.get((route[2], route[0]), 0.0) * (1 + _AT):
+            what = _KEPT
         else:
             what = "the maximum shift"
         counts[what] += (what, route) not in routes

@@ -6,7 +6,7 @@ shares of one route. They apply in the publisher's order:
 - A pin fixes its route, whatever the other constraints demand.
 - Denials fail closed: calls without an allowed destination are refused.
 - Held shares stay.
-- The minimum local share applies.
+- The minimum local share applies, and what stays local for an autoscaler.
 - The maximum shift applies.
 - A share is 0 or at least the least one, and the number of destinations is limited.
 
@@ -34,6 +34,8 @@ class Constraints:
     pinned: Mapping[Route, Shares] = field(default_factory=dict)
     # Least share of calls that stay local, for every route that its own cluster can serve.
     min_local_share: float = 0.0
+    # By (class, cluster): least share of the calls made there that stay there, for an autoscaler.
+    kept_local: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # Share of a route's calls that may go elsewhere than `in_force` sends them; 1: all of them.
     max_shift: float = 1.0
     in_force: Mapping[Route, Shares] = field(default_factory=dict)
@@ -135,6 +137,9 @@ def problems(constraints: Constraints, clusters: tuple[str, ...]) -> list[str]:
         value = getattr(c, key)
         if not 0.0 <= value <= 1.0:
             found.append(f"constraints.{key}: {value} must be from 0 to 1")
+    for (class_id, cluster), value in c.kept_local.items():
+        if not 0.0 <= value <= 1.0:
+            found.append(f"constraints.kept_local[{class_id}, {cluster}]: {value} must be from 0 to 1")
     if c.egress_usd_per_hour is not None and not 0.0 <= c.egress_usd_per_hour < math.inf:
         found.append(
             f"constraints.egress_usd_per_hour: {c.egress_usd_per_hour} must be a number of at least 0"

@@ -38,7 +38,8 @@ class Layout:
     sd_b: Floats  # [K] ms; NaN where sd_a is
     weight: Floats  # [K] normalised cost of one request
     failure: Floats  # [K, C] ms that failures cost per request
-    capacity: Floats  # [S, C] normalised rps; 1 where the service is not placed (and has no load)
+    # [S, C] normalised rps; 1 where the service is not placed (and has no load), NaN where unknown
+    capacity: Floats
     seen: Floats  # [S, C] highest utilisation that curves were fitted to; inf: unknown
     placed: Bools  # [S, C]
     rtt: Floats  # [C, C] ms; inf: no link
@@ -94,13 +95,7 @@ class Layout:
             sd_b=_known([problem.curves[k].sd_b_ms for k in classes]),
             weight=np.array([problem.curves[k].norm_weight for k in classes], dtype=float),
             failure=_failure(problem, classes, clusters),
-            capacity=np.array(
-                [
-                    [problem.capacity_rps[s, c] if (s, c) in problem.placement else 1.0 for c in clusters]
-                    for s in services
-                ],
-                dtype=float,
-            ).reshape(shape),
+            capacity=_capacity(problem, services).reshape(shape),
             seen=np.array(
                 [[problem.seen_utilisation.get(s, np.inf)] * len(clusters) for s in services], dtype=float
             ).reshape(shape),
@@ -224,6 +219,25 @@ def _priced(problem: Values, classes: tuple[str, ...], part: str) -> Floats:
     """Returns a part of the tail prices [K], 0 where a class has none."""
     prices = problem.tail_prices
     return np.array([getattr(prices[k], part) if k in prices else 0.0 for k in classes], dtype=float)
+
+
+def _capacity(problem: Values, services: tuple[str, ...]) -> Floats:
+    """[S, C] capacities. All times of a service that has a class without a model are unknown."""
+    unknown = {problem.classes[class_id] for class_id in problem.unmodelled}
+    return np.array(
+        [
+            [
+                1.0
+                if (s, c) not in problem.placement
+                else np.nan
+                if s in unknown
+                else problem.capacity_rps[s, c]
+                for c in problem.clusters
+            ]
+            for s in services
+        ],
+        dtype=float,
+    )
 
 
 def _index(names: tuple[str, ...]) -> dict[str, int]:

@@ -184,13 +184,10 @@ def evaluate_shares(problem: Problem, shares: Floats) -> Evaluation:
     return evaluate(problem, propagate(problem.layout, shares)[0])
 
 
-def marginal_ms(problem: Problem, load: Floats) -> Floats:
-    """[K, C] cost in ms of one more request of a class in a cluster, at these loads [K, C].
+def own_marginal_ms(problem: Problem, load: Floats) -> Floats:
+    """[K, C] cost in ms of one more request of a class in a cluster, without its calls.
 
-    Each ms counts by its value. The cost includes all calls that the request causes, each sent the
-    cheapest way. Egress is converted at $/ms. The cost is inf where the request cannot be
-    completed. It is the gradient of the objective, computed by dynamic programming over the call
-    graph.
+    `load` [K, C] is in requests per second. The cost is inf where the service is not placed.
     """
     layout = problem.layout
     u = utilisation(layout, load)
@@ -205,7 +202,18 @@ def marginal_ms(problem: Problem, load: Floats) -> Floats:
         + layout.failure_worth
         + layout.weight[:, None] * crowding[layout.class_service]
     )
-    cost = np.where(layout.placed[layout.class_service], cost, np.inf)
+    return np.where(layout.placed[layout.class_service], cost, np.inf)
+
+
+def marginal_ms(problem: Problem, load: Floats) -> Floats:
+    """[K, C] cost in ms of one more request of a class in a cluster, at these loads [K, C].
+
+    Each ms counts by its value. The cost includes all calls that the request causes, each sent the
+    cheapest way. Egress is converted at $/ms. The cost is inf where the request cannot be
+    completed. It is the gradient of the objective, computed by dynamic programming over the call
+    graph.
+    """
+    layout, cost = problem.layout, own_marginal_ms(problem, load)
     for edges in layout.up:
         cheapest = hop_ms(problem, edges, cost).min(axis=2)
         calls = layout.ratio[edges, None] * np.where(layout.closed[edges], 0.0, cheapest)

@@ -1,6 +1,7 @@
 """Converts a Problem to a JSON document and back (contracts/golden/4_problem.json).
 
-Values by pair become nested objects, sorted by key.
+Values by pair become nested objects, sorted by key. What callers see (`callers`) is left out, and
+what a failure costs them: solvers do not read it.
 """
 
 from collections.abc import Mapping
@@ -10,9 +11,11 @@ from typing import Any
 from spillway_optimizer import ProblemError
 from spillway_optimizer.problem.constraints import Constraints
 from spillway_optimizer.problem.problem import Curve, Edge, Problem, TailPrice, TailTarget
+from spillway_optimizer.problem.values import FAILURE_COST_MS
 
 _NONE = Constraints()
 _BY_ROUTE = ("pinned", "in_force", "held", "destinations")
+_BY_PLACE = ("kept_local",)
 _SETS = ("drained", "whole")
 _PAIRS = ("demand_rps", "capacity_rps", "rtt_ms", "egress_usd_per_gb", "threshold_rps")
 _OPTIONAL_BY_NAME = ("latency_values", "seen_utilisation")
@@ -39,6 +42,8 @@ def to_document(problem: Problem) -> dict[str, Any]:
         document[name] = dict(sorted(getattr(problem, name).items()))
     for name in (name for name in _TAILS if getattr(problem, name)):
         document[name] = {key: asdict(value) for key, value in sorted(getattr(problem, name).items())}
+    if problem.unmodelled:
+        document["unmodelled"] = sorted(problem.unmodelled)
     if problem.extrapolation_caution:
         document["extrapolation_caution"] = problem.extrapolation_caution
     document["constraints"] = _constraints(problem.constraints)
@@ -59,6 +64,8 @@ def _constraints(constraints: Constraints) -> dict[str, Any]:
             continue
         if item.name in _BY_ROUTE:
             value = [{"route": list(route), "shares": dict(s)} for route, s in sorted(value.items())]
+        elif item.name in _BY_PLACE:
+            value = [{"class": k, "cluster": c, "share": share} for (k, c), share in sorted(value.items())]
         elif isinstance(value, frozenset):
             value = sorted(list(v) if isinstance(v, tuple) else v for v in value)
         found[item.name] = value
@@ -70,6 +77,9 @@ def _read_constraints(document: Mapping[str, Any]) -> Constraints:
     for name in _BY_ROUTE:
         if name in known:
             known[name] = {tuple(row["route"]): dict(row["shares"]) for row in known[name]}
+    for name in _BY_PLACE:
+        if name in known:
+            known[name] = {(row["class"], row["cluster"]): row["share"] for row in known[name]}
     for name in ("denied", "unruled"):
         if name in known:
             known[name] = frozenset(tuple(triple) for triple in known[name])
@@ -103,6 +113,9 @@ def from_document(document: Mapping[str, Any]) -> Problem:
             tail_targets={k: TailTarget(**target) for k, target in document.get("tail_targets", {}).items()},
             tail_prices={k: TailPrice(**price) for k, price in document.get("tail_prices", {}).items()},
             constraints=_read_constraints(document.get("constraints", {})),
+            callers={},
+            failure_cost_ms=FAILURE_COST_MS,
+            unmodelled=frozenset(document.get("unmodelled", [])),
             **pairs,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

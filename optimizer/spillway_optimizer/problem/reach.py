@@ -148,14 +148,14 @@ def _drain(problem: Values, graph: Graph, rules: "_Rules", usable: Bools) -> Non
 
 
 def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> tuple[Floats, Bools]:
-    """Returns least shares, from pins, the maximum shift and the minimum local share.
+    """Returns least shares, from pins, the maximum shift and what must stay local.
 
     Also returns which destinations calls leave in steps of the maximum shift. Both are [E, from,
     to].
     """
     c = problem.constraints
     floor, leaving = np.zeros(usable.shape), np.zeros(usable.shape, dtype=bool)
-    if not (rules.pinned or c.min_local_share > 0 or (c.max_shift < 1 and c.in_force)):
+    if not (rules.pinned or c.min_local_share > 0 or c.kept_local or (c.max_shift < 1 and c.in_force)):
         return floor, leaving
     for e, i in zip(*np.nonzero(usable.any(axis=2)), strict=True):
         route, row = graph.route(e, i), usable[e, i]
@@ -163,7 +163,7 @@ def _floor(problem: Values, graph: Graph, rules: _Rules, usable: Bools) -> tuple
             pin = _row(rules.column, rules.pinned[route]) * row
             floor[e, i] = pin / pin.sum()
             continue
-        least = c.min_local_share
+        least = max(c.min_local_share, c.kept_local.get((route[2], route[0]), 0.0))
         if route in c.in_force:
             before = _row(rules.column, c.in_force[route])
             # Calls leave a destination that is denied or lost at once: the maximum shift sets no

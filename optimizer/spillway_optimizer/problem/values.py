@@ -10,7 +10,11 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from spillway_optimizer import ProblemError
+from spillway_optimizer.callers.averages import Route, RouteSignals
 from spillway_optimizer.problem.constraints import Constraints
+
+# P of the L3 paper: what a call costs at a success rate of one half.
+FAILURE_COST_MS = 600.0
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,13 @@ class Values:
     latency_values: Mapping[str, float] = field(default_factory=dict)
     tail_targets: Mapping[str, TailTarget] = field(default_factory=dict)  # by entry class
     tail_prices: Mapping[str, TailPrice] = field(default_factory=dict)  # by class
+    # What callers see of their destinations; a route that is absent was never measured. Only
+    # policies without a model read it.
+    callers: Mapping[Route, RouteSignals] = field(default_factory=dict)
+    # P of the L3 paper, for policies that follow `callers`; `failure_ms` has it already
+    failure_cost_ms: float = FAILURE_COST_MS
+    # Classes whose time is not known at any load; their curves and capacities stand for nothing.
+    unmodelled: frozenset[str] = frozenset()
 
     @cached_property
     def class_order(self) -> tuple[str, ...]:

@@ -83,11 +83,14 @@ class Priced:
     evaluation: Evaluation
 
 
-def priced(problem: Problem, rules: Rules) -> Priced:
-    """Prices the rules of one application. Raises ProblemError if they do not fit the problem."""
+def priced(problem: Problem, rules: Rules, policy: str = "") -> Priced:
+    """Prices the rules of one application. Raises ProblemError if they do not fit the problem.
+
+    `policy`: the one that made them, if it is not the ruleset's.
+    """
     flows, load = propagate(problem.layout, to_shares(problem, rules))
     evaluation = evaluate(problem, flows)
-    pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load), _edges_of(problem))
+    pricing = _Pricing(problem, flows, evaluation, marginal_ms(problem, load), _edges_of(problem), policy)
     made = [pricing.rule(key, weights) for key, weights in rules.items() if pricing.has(key)]
     return Priced(tuple(made), evaluation)
 
@@ -158,6 +161,7 @@ class _Pricing:
     evaluation: Evaluation
     marginal: Floats  # [K, C]
     edges: Mapping[tuple[str, str], list[int]]  # by source service and callee class
+    policy: str
 
     def has(self, key: RuleKey) -> bool:
         """Returns whether the problem has this route.
@@ -188,6 +192,7 @@ class _Pricing:
             traffic_class=traffic_class.parse(key.class_id),
             destinations=destinations,
             reason=reason(self.problem, edges[0], i, calls, weights, self.marginal),
+            policy=self.policy,
         )
 
 

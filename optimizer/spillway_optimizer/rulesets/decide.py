@@ -5,7 +5,8 @@ gain. A gain that is small, or that reverts the last change, must appear in two 
 
 An urgent reason (a jump of load, placement, guardrails) counts as a sure gain. A reversal of the
 last change must still persist for some time. Otherwise, a fluctuating input would move traffic each
-time. Only rules that break a constraint are replaced without any waiting.
+time. A jump of load is more than noise, so it reverts the last change at once, if the last such
+reversal is that long ago. Only rules that break a constraint are replaced without any waiting.
 """
 
 from dataclasses import dataclass, replace
@@ -68,20 +69,21 @@ def decide(
     thresholds: Thresholds,
     urgent: bool = False,
     least_bad: Evaluation | None = None,
+    jumped: bool = False,
 ) -> Decision:
     """Returns what to do now. `candidate`: the newest rules. `least_bad`: as in `verify`.
 
     `minimises`: whether the policy minimises the objective. Only then does a gain count. `urgent`:
-    the solve did not wait for its period.
+    the solve did not wait for its period. `jumped`: because the load has changed at once.
     """
     memory = _adopt(memory, policy, in_force, now)
     if minimises:
         routed = in_force.routing(now) if in_force else {}
         known = memory.proposed if memory.proposed is not None else routed
         candidate = without_noise(problem, known, candidate, least_bad)
-    fresh = Memory(
-        policy, candidate, candidate, now, before=memory.proposed if memory.policy == policy else None
-    )
+    before = memory.proposed if memory.policy == policy else None
+    jumped_at, jumped_by = memory.jumped_at, memory.jumped_by
+    fresh = Memory(policy, candidate, candidate, now, before=before, jumped_at=jumped_at, jumped_by=jumped_by)
 
     def propose(why: str) -> Decision:
         return Decision(Action.PROPOSE, candidate, why, fresh, ROUNDING_SLACK)
@@ -105,7 +107,9 @@ def decide(
     if gain is None:
         return _keep(replace(memory, pending=None), in_force, now, thresholds)
     sure = urgent or gain >= thresholds.sure_gain
-    if confirmed(memory, candidate, moved, sure, thresholds, now):
+    if confirmed(memory, candidate, moved, sure, thresholds, now, jumped):
+        if jumped and takes_back(memory, candidate, moved):
+            fresh = replace(fresh, jumped_at=now, jumped_by=moved)
         return propose(f"a weight differs by {moved / TOTAL:.1%}")
     return _keep(pending(memory, candidate, moved, now), in_force, now, thresholds)
 
@@ -208,7 +212,9 @@ def _with_new(
         return None
     proposed = {key: rule if same else last.get(key, rule) for key, rule in candidate.items()}
     before = last if same else memory.before
-    known = Memory(memory.policy, proposed, kept, now, before)
+    known = Memory(
+        memory.policy, proposed, kept, now, before, jumped_at=memory.jumped_at, jumped_by=memory.jumped_by
+    )
     return Decision(Action.PROPOSE, kept, "new routes", known if same else pending(known, candidate, 0, now))
 
 

@@ -31,7 +31,22 @@ def reason(
     else:
         parts = [f"{_rps(float(calls[clusters.index(c)]))} to {c}" for c in away]
         text = f"{source} serves {_rps(float(calls[i]))} of its {_rps(total)} req/s and sends {listed(parts)}"
+    if problem.unmodelled:
+        return f"{text}: by what its callers see{_seen(problem, e, i)}"
     return f"{text}: one more costs {_costs(problem, e, i, weights, marginal)}{_valued(problem, e)}"
+
+
+def _seen(problem: Problem, e: int, i: int) -> str:
+    """Returns the averages of measured destinations, as ": p99 12 ms and 100 % success in ..."."""
+    layout = problem.layout
+    k = int(layout.edge_target[e])
+    caller = layout.services[layout.class_service[layout.edge_source[e]]]
+    route = problem.callers.get((layout.clusters[i], caller, layout.classes[k]))
+    parts = [
+        f"p99 {1000 * signals.p99_s.now:.0f} ms and {signals.success_rate.now:.1%} success in {cluster}"
+        for cluster, signals in (route.destinations.items() if route else ())
+    ]
+    return f": {'; '.join(parts[:_SHOWN])}" if parts else ""
 
 
 def _valued(problem: Problem, e: int) -> str:

@@ -28,6 +28,9 @@ from spillway_optimizer.problem.rules import (
 
 # Relative. Budgets and ceilings are satisfied by fractions, but rules are integers.
 ROUNDING_SLACK = 1e-3
+# Relative. What stays local for an autoscaler follows demand and capacity, which are noisy. A rule
+# in force may keep this much less, unless all calls should stay.
+_KEPT_SLACK = 0.05
 
 
 def verify(
@@ -195,12 +198,28 @@ def _moves(problem: Problem, key: RuleKey, weights: Weights, usable: set[str]) -
     if weights.get(local, 0) < least and local not in c.held.get(key, {}):
         yield f"{weights.get(local, 0)} of {TOTAL} stay local; minimum_local_share is {least}"
     before = c.in_force.get(key)
+    yield from _kept(problem, key, weights, usable, before)
     if before is None or c.max_shift >= 1 or any(share and to not in usable for to, share in before.items()):
         return  # requests leave a destination that may not, or cannot, serve them at once
     parts = {to: share * TOTAL for to, share in before.items()}
     moved = sum(max(0.0, weight - parts.get(to, 0.0)) for to, weight in weights.items())
     if moved > c.max_shift * TOTAL + 1:
         yield f"{moved:.0f} of {TOTAL} move at once; maximum_shift is {c.max_shift * TOTAL:.0f}"
+
+
+def _kept(
+    problem: Problem, key: RuleKey, weights: Weights, usable: set[str], before: Mapping[str, float] | None
+) -> Iterator[str]:
+    """Yields what is wrong where an autoscaler shall see the calls. `before`: shares in force."""
+    c, local = problem.constraints, key.source_cluster
+    share = c.kept_local.get((key.class_id, local), 0.0)
+    if share <= 0 or local not in usable - c.drained or local in c.held.get(key, {}):
+        return
+    if before is not None and c.max_shift < 1:
+        share = min(share, before.get(local, 0.0) + c.max_shift)
+    least = round(share * (1 if share >= 1 else 1 - _KEPT_SLACK) * TOTAL) - 1
+    if weights.get(local, 0) < least:
+        yield f"{weights.get(local, 0)} of {TOTAL} stay local; {least} should, for the autoscaler there"
 
 
 def _limits(

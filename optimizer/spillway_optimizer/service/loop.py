@@ -30,6 +30,8 @@ from spillway_optimizer.solving.triggers import Trigger
 from spillway_optimizer.workers.parallel import Parallel
 
 _TICK_S = 0.5
+_LISTEN_AGAIN_S = 5.0
+_ROWS_PERIODS = 2.0  # age at which a change of load does not use the model's rows any more, in periods
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -44,7 +46,7 @@ class Service:
         self.clusters = tuple(cluster.name for cluster in topology.clusters)
         self.states = States(_LOG)
         self.guardrails = GuardrailFile(settings.guardrails, topology)
-        self.reader = Reader(redis, history, self.clusters, self.states)
+        self.reader = Reader(redis, history, self.clusters, self.states, outcomes=True)
         self.lease = Lease(redis, "optimizer", settings.lease_s)
         stop = Stop(relative_gap=settings.relative_gap, seconds=settings.solve_s)
         self.following = Following(redis, settings.policy, stop, self.states)
@@ -54,11 +56,14 @@ class Service:
         self.auditing = Auditing(settings, self.lease, history, self.states, self.following)
         self.schedule = Schedule(settings)  # by the monotonic clock: the wall clock may be set
         self._warming: asyncio.Task | None = None
+        self._flushing: asyncio.Task | None = None
+        self._changed = asyncio.Event()  # demand has changed since the last tick
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set. Continues when Redis is away."""
         exposition = metrics.exposition("optimizer", self.states, self.lease)
         server = health.Server(self.settings.health_listen, self.states.report, exposition)
+        listening = asyncio.create_task(self._listen())
         try:
             while not stop.is_set():
                 try:
@@ -68,17 +73,39 @@ class Service:
                     self.states.wait_for("redis")
                     if not self.lease.held():
                         await self.auditing.stop()
-                try:
-                    await asyncio.wait_for(stop.wait(), _TICK_S)
-                except TimeoutError:
-                    pass
+                await self._rest(stop)
         finally:
+            listening.cancel()
             await self._close()
             server.close()
 
+    async def _listen(self) -> None:
+        """Lets the next tick come at once when streams announce a change of demand.
+
+        Without announcements, a change is found at the next regular tick.
+        """
+        while True:
+            try:
+                async for _ in hot.changes(self.redis):
+                    self.states.log("announcements", "are heard")
+                    self._changed.set()
+            except REDIS_AWAY as error:
+                self.states.log("announcements", f"are not heard: {type(error).__name__}: {error}")
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+
+    async def _rest(self, stop: asyncio.Event) -> None:
+        """Waits for a regular tick, a change of demand, or an urgent solve that is due."""
+        seconds = min(_TICK_S, self.schedule.rest_s(time.monotonic()))
+        waiting = [asyncio.create_task(event.wait()) for event in (stop, self._changed)]
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        self._changed.clear()
+
     async def _close(self) -> None:
-        if self._warming is not None:
-            self._warming.cancel()
+        for task in (self._warming, self._flushing):
+            if task is not None:
+                task.cancel()
         self.parallel.close()
         await self.auditing.stop()
         try:
@@ -117,7 +144,12 @@ class Service:
         trigger = await self._trigger(time.monotonic())
         if trigger is not None:
             await self._solve(trigger)
-            await self._beside(self.reader.flush())
+            self._flush()
+
+    def _flush(self) -> None:
+        """Writes history in the background. A change of demand must not wait for ClickHouse."""
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self.reader.flush())
 
     def _keep_warm(self) -> None:
         """Reads the model's rows in the background.
@@ -142,7 +174,9 @@ class Service:
             self.states.counters[f"urgent.{trigger.kind}"] += 1
             _LOG.info("solving at once: %s", trigger)
         started = time.monotonic()
-        telemetry = await self._beside(self.reader.read())
+        # Curves and capacities change slowly. Reading them again would delay the answer to a load.
+        refresh_s = _ROWS_PERIODS * self.settings.period_s if trigger.kind == "load" else None
+        telemetry = await self._beside(self.reader.read(refresh_s))
         if telemetry is None:
             self.states.wait_for("clickhouse")
             return

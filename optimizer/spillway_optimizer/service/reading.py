@@ -37,20 +37,32 @@ class Reader:
         clusters: tuple[str, ...],
         states: States,
         refresh_s: float = 0.0,
+        outcomes: bool = False,
     ):
+        """`outcomes`: also reads what callers saw, which PAPA may not read."""
         self._redis, self._history, self._clusters, self._states = redis_client, history, clusters, states
-        self._refresh_s, self._read_at = refresh_s, 0.0
+        self._refresh_s, self._read_at, self._outcomes = refresh_s, 0.0, outcomes
         self._rows: ModelRows | None = None
 
-    async def read(self) -> Telemetry | None:
+    async def read(self, refresh_s: float | None = None) -> Telemetry | None:
         """Returns the telemetry. None while the model's rows were never read.
 
+        `refresh_s`: the age at which the model's rows are read again, in place of the reader's own.
         Raises one of REDIS_AWAY.
         """
         boards = await hot.boards(self._redis, self._clusters)
+        if self._outcomes:
+            seen = await hot.outcomes(self._redis, self._clusters)
+            boards = dataclasses.replace(
+                boards,
+                outcomes=seen.outcomes,
+                outcomes_at=seen.at,
+                in_flight=seen.in_flight,
+                malformed=boards.malformed + seen.malformed,
+            )
         self._states.log("redis", "reachable")
         metrics.note_input(self._states, boards)
-        await self.refresh(self._refresh_s)
+        await self.refresh(self._refresh_s if refresh_s is None else refresh_s)
         if self._rows is None:
             return None
         malformed = boards.malformed + self._rows.malformed

@@ -45,6 +45,8 @@ class Circumstances:
     idle: Mapping[RuleKey, str] = field(default_factory=dict)
     # Returns why rules must not be proposed at this demand (requests per second), or None.
     again: Callable[[Rules, float], str | None] = lambda rules, demand_rps: None
+    ruleset_policy: str = ""  # that of the whole run; `policy` differs where it has fallen back
+    jumped: bool = False  # the solve answers a jump of load
 
     @cached_property
     def weights(self) -> Rules:
@@ -70,6 +72,7 @@ class ApplicationResult:
     notes: tuple[str, ...] = ()
     refusal: str | None = None  # why the solve has no result, if it has none
     before: Rules = field(default_factory=dict)  # rules in force at the time of the decision
+    policy: str = ""  # that it followed; empty: that of the run
 
     @property
     def proposes(self) -> bool:
@@ -120,6 +123,7 @@ def judged(model: ApplicationModel, solved: Solved | str, around: Circumstances)
         around.thresholds,
         urgent=around.urgent,
         least_bad=best.evaluation,
+        jumped=around.jumped,
     )
     if decision.action is Action.PROPOSE:
         decision = _unless_tried(decision, solved, around)
@@ -172,7 +176,11 @@ def rolled_back(
         wrong += beyond_limits(problem.constraints, target, decided)
     if wrong:
         return "; ".join(wrong)[:_MOST_REASON]
-    memory = Memory(around.policy, rules, rules, around.now, before=around.memory.proposed)
+    known = around.memory
+    memory = Memory(
+        around.policy, rules, rules, around.now, before=known.proposed, jumped_at=known.jumped_at,
+        jumped_by=known.jumped_by,
+    )  # fmt: skip
     return _decided(model, problem, Decision(Action.ROLL_BACK, rules, why, memory), around, solved)
 
 
@@ -218,7 +226,8 @@ def _decided(
     around: Circumstances,
     solved: Solved | None,
 ) -> ApplicationResult:
-    part = priced(problem, decision.rules)
+    made_by = decision.memory.policy or around.policy
+    part = priced(problem, decision.rules, "" if made_by == around.ruleset_policy else made_by)
     kept = (key for key in around.rules if key[1:] in model.kept)
     whys = {**dict.fromkeys(kept, "its calls cannot be modelled"), **around.idle}
     notes = [
@@ -237,6 +246,7 @@ def _decided(
         _as_they_are(around, whys),
         decision.action is not Action.WAIT,
         (*notes, *(solved.solution.notes if solved else ())),
+        policy=around.policy,
     )
 
 

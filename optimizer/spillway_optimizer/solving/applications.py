@@ -13,7 +13,8 @@ from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.judging.judging import Watch, sample
 from spillway_optimizer.judging.memories import Parting, rules_by_key
 from spillway_optimizer.judging.memory import Memory, Thresholds
-from spillway_optimizer.model.model import ApplicationModel, Model
+from spillway_optimizer.model.model import ApplicationModel, Model, frozen
+from spillway_optimizer.policies import MINIMISING
 from spillway_optimizer.problem.rules import Rules
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import Priced
@@ -29,6 +30,7 @@ from spillway_optimizer.solving.application_result import (
     rolled_back,
 )
 from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.fallback import Fallback
 from spillway_optimizer.solving.outcomes import Run
 from spillway_optimizer.workers.solved import Failed, Solved
 
@@ -44,6 +46,7 @@ class Inputs:
     telemetry: Telemetry
     unknown: Unknown
     guardrails: Guardrails
+    fallback: Fallback
 
 
 class Applications:
@@ -81,6 +84,10 @@ class Applications:
         self._idle = self._idle.after(routed, decided, inputs.unknown, inputs.guardrails, run.occasion.at)
         held = rules_by_key(run.in_force, run.occasion.at) or plain(routed)
         idle = parting.split({key: why for key, why in self._idle.why.items() if key in held})
+        if inputs.guardrails.freeze:
+            # Every rule is sent as it is, also those of calls that telemetry does not show.
+            model, decided = frozen(model), frozenset(routed)
+            idle = parting.split(dict.fromkeys(held, inputs.guardrails.holding or ""))
         applications = (*model.applications, *absent_of(model, parts, idle, self._idle.unknown))
         lapsed = routed.keys() - decided - self._idle.why.keys()
         rules = parting.split({key: rule for key, rule in held.items() if key not in lapsed})
@@ -89,7 +96,7 @@ class Applications:
         for application in applications:
             name = application.name
             around = Circumstances(
-                run.occasion.policy,
+                inputs.fallback.of(name) or run.occasion.policy,
                 run.occasion.at,
                 run.urgent,
                 known[name],
@@ -97,18 +104,20 @@ class Applications:
                 rules.get(name, {}),
                 self._thresholds(application),
                 idle.get(name, {}),
+                ruleset_policy=run.occasion.policy,
+                jumped=run.occasion.trigger == "load",
             )
             application = replace(application, notes=(*model.mesh_notes, *application.notes))
             results.append(self._one(run, application, around, inputs))
         self.watches = {result.name: self.watches[result.name] for result in results}
         return results
 
-    def keep(self, run: Run, results: Sequence[ApplicationResult], published: bool, frozen: bool) -> None:
+    def keep(self, run: Run, results: Sequence[ApplicationResult], published: bool, killed: bool) -> None:
         """Stores the memories for the next run."""
         kept = {
             result.name: result.published if published else result.memory
             for result in results
-            if not (frozen and result.wants)
+            if not (killed and result.wants)
         }
         for result in results:
             if published and (proposal := result.proposal):
@@ -133,6 +142,9 @@ class Applications:
         watch = self.watches.get(name)
         if watch is None or not run.ours:
             watch = self.watches[name] = Watch(settings.rollback_interval_s, settings.load_change)
+        if inputs.guardrails.freeze:
+            found = inputs.solved.get(name)
+            return replace(resting(application, around), solved=found if isinstance(found, Solved) else None)
         around = replace(around, again=partial(_again, watch, run.occasion.at, around.weights))
         result = replace(self._result(application, inputs.solved.get(name), around), before=around.weights)
         return self._watched_result(result, application, around, watch, inputs)
@@ -167,8 +179,11 @@ class Applications:
         Observations are compared with the prediction and with those before the change.
         """
         solved, decision, part = result.solved, result.decision, result.part
+        watch.scaled(application.pods)
         if solved is None or decision is None or part is None or result.proposes or not around.weights:
             return result
+        if around.policy not in MINIMISING:
+            return result  # what does not minimise the objective is not judged by it
         if any(around.weights.get(key) != weights for key, weights in decision.rules.items()):
             return result
         price = self._settings.failure_cost_ms

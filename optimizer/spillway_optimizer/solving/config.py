@@ -4,7 +4,7 @@ REFERENCE.md contains the table.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import redis.connection
@@ -15,12 +15,18 @@ from spillway_contracts.wires import ClickHouseWire, NatsWire, RedisWire
 from spillway_runtime.box import Box
 from spillway_runtime.settings import HostPort, Settings, tuning
 
-from spillway_optimizer.policies import REGISTRY
+from spillway_optimizer.policies import MODEL_FREE, REGISTRY
 
 
 def _policy(value: str) -> str:
     if value not in REGISTRY:
         raise ValueError(f"must be one of {', '.join(sorted(REGISTRY))}")
+    return value
+
+
+def _fallback(value: str) -> str:
+    if value and value not in MODEL_FREE:
+        raise ValueError(f"must be empty, or one of {', '.join(sorted(MODEL_FREE))}")
     return value
 
 
@@ -80,7 +86,7 @@ class OptimizerTuning(Settings):
     )
     min_interval_s: float = tuning(
         "OPTIMIZER_MIN_INTERVAL_S",
-        "least time between two solves; after a long solve, the time that it took",
+        "least time between an urgent solve and the next; after a long solve, the time that it took",
         1.0,
         ge=0,
     )
@@ -110,6 +116,23 @@ class OptimizerTuning(Settings):
         "cost of a call at a success rate of one half; 0: failures cost nothing",
         600.0,
         ge=0,
+    )
+    fallback: Annotated[str, AfterValidator(_fallback)] = tuning(
+        "OPTIMIZER_FALLBACK",
+        "policy of an application whose curves or capacities are missing; empty: its rules are held",
+        "",
+    )
+    fallback_solves: int = tuning(
+        "OPTIMIZER_FALLBACK_SOLVES",
+        "solves in a row that have them again before an application returns",
+        3,
+        ge=1,
+    )
+    pod_wait_s: float = tuning(
+        "OPTIMIZER_POD_WAIT_S",
+        "time for which calls beyond an autoscaler's target wait for a pod; then they go elsewhere",
+        600.0,
+        gt=0,
     )
     rollback_interval_s: float = tuning(
         "OPTIMIZER_ROLLBACK_INTERVAL_S",
@@ -148,6 +171,17 @@ class PapaTuning(Settings):
     """What tunes PAPA. Times are in seconds. Symbols as in SLATE 4.4.2."""
 
     gamma: float = tuning("PAPA_GAMMA", "γ of SLATE 4.4.2: size of a step", 0.05, gt=0, le=1)
+    gamma_limit: float = tuning(
+        "PAPA_GAMMA_LIMIT", "most that a step moves; each step that is kept doubles the next", 0.2, gt=0, le=1
+    )
+    direction: Literal["gap", "cost"] = tuning(
+        "PAPA_DIRECTION", "what a step follows: gaps as in SLATE 4.4.2, or costs of one more request", "cost"
+    )
+    scope: Literal["application", "mesh"] = tuning(
+        "PAPA_SCOPE",
+        "what makes one step at a time: each application, whose requests share no service with others, or the mesh",
+        "application",
+    )
     tau_s: float = tuning("PAPA_TAU_S", "τ: settling time after others change rules", 10.0, gt=0)
     theta: int = tuning("PAPA_THETA", "θ of SLATE 4.4.2", 3, ge=1)
     delta_perf: float = tuning("PAPA_DELTA_PERF", "δ_perf of SLATE 4.4.2", 0.10, gt=0)

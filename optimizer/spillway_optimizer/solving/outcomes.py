@@ -70,7 +70,7 @@ class Outcomes:
         """Adds one row to table solves."""
         evaluation = result.part.evaluation if result.part else None
         row = solve_row(
-            run.occasion,
+            replace(run.occasion, policy=result.policy or run.occasion.policy),
             outcome,
             reason,
             result.messages(),
@@ -81,22 +81,24 @@ class Outcomes:
         )
         self._mesh.add("solves", row)
 
-    def settle(self, run: Run, result: ApplicationResult, published: str, frozen: bool = False) -> None:
+    def settle(self, run: Run, result: ApplicationResult, published: str, holding: str | None = None) -> None:
         """Records an application's outcome after its decision was carried out.
 
-        `published`: the id of the ruleset, or '' if none was published.
+        `published`: the id of the ruleset, or '' if none was published. `holding`: why weights may
+        not change now; None: they may.
         """
         proposal = result.proposal
         outcome, reason = Action.WAIT.value, result.decision.reason if result.decision else ""
         if published:
             outcome = proposal[0].action.value if proposal else Action.RENEW.value
-            reason = reason if result.wants and result.decision else "renewal"
+            reason = reason if result.wants and result.decision else holding or "renewal"
             if not (result.part or result.held):
-                outcome, reason = "refused", result.refusal or ""
+                refused = "refused", result.refusal or ""
+                outcome, reason = refused if holding is None else (Action.WAIT.value, holding)
         elif result.refusal is not None:
             outcome, reason = "refused", result.refusal
-        elif frozen and result.wants:
-            reason = "frozen: true in the guardrails; nothing is proposed"
+        elif holding and (result.wants or result.decision is None):
+            reason = f"{holding}; nothing is proposed"
         if outcome == "refused":
             # The rules of this result are not the ones that would hold now.
             result = replace(result, part=None, notes=(), refusal=None)
@@ -115,7 +117,7 @@ class Outcomes:
             action.value,
             published,
             result.name,
-            run.occasion.policy,
+            result.policy or run.occasion.policy,
             reason,
             e.mean_latency_ms,
             e.demand_rps,

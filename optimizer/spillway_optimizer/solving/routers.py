@@ -21,6 +21,14 @@ class Routers:
         self._routers: dict[str, Policy] = {}  # by application
         self._hints: dict[str, Hint] = {}  # by application, for its next solve
         self.name = name
+        self._fallen: tuple[str, frozenset[str]] = "", frozenset()
+
+    def fall_back(self, policy: str, applications: Collection[str]) -> None:
+        """Makes these applications follow another policy, and all others that of `name` again."""
+        before = self._fallen[1]
+        self._fallen = policy, frozenset(applications)
+        for application in before ^ self._fallen[1]:
+            self._routers.pop(application, None)
 
     def follow(self, name: str) -> None:
         """Follows another policy of the REGISTRY, with new policy objects."""
@@ -34,7 +42,9 @@ class Routers:
         """
         router = self._routers.get(application)
         if router is None:
-            router = self._routers[application] = REGISTRY[self.name]()
+            policy, fallen = self._fallen
+            name = policy if application in fallen else self.name
+            router = self._routers[application] = REGISTRY[name]()
         if isinstance(router, Limited):
             router.stop = replace(self._stop, seconds=self._stop.seconds * share)
             router.hint = self._hints.pop(application, router.hint)

@@ -30,9 +30,11 @@ def route_all(
     each gets as its budget the egress that it has in that solution. Otherwise they are solved one
     after the other, or at the same time if `parallel` finds that this is quicker.
     """
-    if _coupled(problems):
-        return _within(problems, routers, parallel)
-    return _apart(problems, routers, parallel)
+    # Where latencies are unknown, nothing can be traded between applications.
+    alone = {name: problem for name, problem in problems.items() if problem.unmodelled}
+    problems = {name: problem for name, problem in problems.items() if name not in alone}
+    solve = _within if _coupled(problems) else _apart
+    return {**solve(problems, routers, parallel), **_apart(alone, routers, None)}
 
 
 def start_of(application: str, shares: Floats, solved: Mapping[str, Solved]) -> tuple[str, Hint]:

@@ -5,7 +5,7 @@ Builds the model, routes, judges every application, and publishes.
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
@@ -21,6 +21,7 @@ from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.judging.memories import REST
 from spillway_optimizer.judging.memory import Memory
 from spillway_optimizer.model.model import Limits, Model, Window, build
+from spillway_optimizer.policies import MINIMISING, MODEL_FREE
 from spillway_optimizer.process.states import States
 from spillway_optimizer.rulesets.assemble import Stamp, UnverifiedError, assembled
 from spillway_optimizer.rulesets.lost_rules import LostRules
@@ -28,13 +29,14 @@ from spillway_optimizer.solving import metrics
 from spillway_optimizer.solving.application_result import ApplicationResult, sent
 from spillway_optimizer.solving.applications import Applications, Inputs
 from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.fallback import EVERY, Fallback
 from spillway_optimizer.solving.mesh import Away, Mesh
 from spillway_optimizer.solving.observations import Observations
 from spillway_optimizer.solving.outcomes import Outcomes, Run, known_classes
 from spillway_optimizer.solving.routers import Routers
 from spillway_optimizer.solving.routing import route_all
 from spillway_optimizer.solving.solves_table import Occasion
-from spillway_optimizer.solving.triggers import Basis, Trigger
+from spillway_optimizer.solving.triggers import REGULAR, Basis, Trigger
 from spillway_optimizer.workers.parallel import Parallel
 from spillway_optimizer.workers.solved import Failed, Solved
 
@@ -66,12 +68,14 @@ class Solving:
         self.observed = Observations()
         self._lost = LostRules()
         self._token = 0  # fencing token of the lease that this solve runs under
+        self._unfallen = Fallback(settings.fallback, settings.fallback_solves)
         self.forget()
 
     def forget(self) -> None:
         """Drops the state, as at the start of the process."""
         self.observed = self.observed.forgotten()
         self.applications = Applications(self.settings, self.states)
+        self._fallback = self._unfallen
         self.concluded: tuple[Occasion, Mapping[str, Solved]] | None = None
 
     @property
@@ -86,7 +90,7 @@ class Solving:
 
     def basis(self, telemetry: Telemetry, policy: str) -> Basis:
         """Returns the inputs of the last run, as far as a change of them calls for another one."""
-        return Basis(self.demand, telemetry.placement, policy, self.unknown)
+        return Basis(self.demand, telemetry.placement, policy, self.unknown, self.observed.jumped_before_s())
 
     async def run(self, now: float, trigger: Trigger, telemetry: Telemetry, following: Routers) -> str | None:
         """Runs once. Returns the name of the server that prevents publishing, or None.
@@ -99,7 +103,7 @@ class Solving:
             self._token = self.mesh.fencing_token
         self.concluded = None
         in_force = held_as(await self.mesh.in_force(), telemetry)
-        urgent = trigger.kind not in ("start", "period")
+        urgent = trigger.kind not in REGULAR
         occasion = Occasion(now, "", following.name, trigger.kind)
         run = Run(occasion, urgent, in_force, Window(now, now), known_classes(in_force))
         results: Sequence[ApplicationResult] = ()
@@ -128,7 +132,8 @@ class Solving:
         try:
             self.observed, telemetry = self.observed.completed(telemetry, run.occasion.at)
             self.observed = self.observed.after(telemetry, self.clusters, run.occasion.at, self.settings)
-            model = await self.mesh.beside(lambda: self._build(telemetry, run))
+            model = await self._model(telemetry, run, following)
+            self.observed = self.observed.scaling(model.scaling, telemetry, run.occasion.at, self.settings)
         except Exception as error:
             _LOG.exception("the model failed")
             self.states.counters["internal_errors"] += 1
@@ -144,15 +149,40 @@ class Solving:
         self.states.counters["internal_errors"] += sum(
             isinstance(outcome, Failed) and outcome.internal for outcome in solved.values()
         )
-        inputs = Inputs(model, solved, telemetry, self.unknown, self.guardrails.current)
+        inputs = Inputs(model, solved, telemetry, self.unknown, self.guardrails.current, self._fallback)
         return run, await self.mesh.beside(lambda: self.applications.decide(run, inputs))
 
-    def _build(self, telemetry: Telemetry, run: Run) -> Model:
+    async def _model(self, telemetry: Telemetry, run: Run, following: Routers) -> Model:
+        """Returns the model. Applications that lack only curves or capacities fall back."""
+        if following.name not in MINIMISING:
+            # Baselines are followed as they are: the operator has asked for them.
+            self._fallback = self._unfallen
+            following.fall_back("", ())
+            every = EVERY if following.name in MODEL_FREE else ()
+            return await self.mesh.beside(lambda: self._build(telemetry, run, every))
+        before = self._fallback
+        model = await self.mesh.beside(lambda: self._build(telemetry, run, before.applications))
+        self._fallback = before.after(model)
+        following.fall_back(self._fallback.policy, self._fallback.applications)
+        for name in self._fallback.applications - before.applications:
+            self.states.log(f"policy of {name}", f"fell back to {self._fallback.policy}", logging.WARNING)
+        for name in before.applications - self._fallback.applications:
+            self.states.log(f"policy of {name}", f"{following.name} again")
+        if self._fallback.applications == before.applications:
+            return model
+        applications = self._fallback.applications
+        return await self.mesh.beside(lambda: self._build(telemetry, run, applications))
+
+    def _build(self, telemetry: Telemetry, run: Run, model_free: Container[str]) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
         self.applications.revalue(current.latency_values)
         limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
         routed, success = self.applications.routed(run), self.observed.successes.rates()
-        return build(telemetry, self.topology, now, limits, self.demand, current, routed, success)
+        averages = self.observed.callers
+        return build(
+            telemetry, self.topology, now, limits, self.demand, current, routed, success, averages, model_free,
+            self.observed.scale_outs,
+        )  # fmt: skip
 
     def _compare(self, run: Run, results: Sequence[ApplicationResult], telemetry: Telemetry) -> None:
         """Records prediction and observation, if no rules change in this run.
@@ -171,11 +201,11 @@ class Solving:
     async def _conclude(self, run: Run, results: Sequence[ApplicationResult]) -> str | None:
         for result in results:
             self._outcomes.log_model(result)
-        frozen = self.guardrails.current.frozen
-        if not any(result.wants for result in results) or frozen:
+        policy = self.guardrails.current
+        if policy.kill or not any(result.wants for result in results):
             for result in results:
-                self._outcomes.settle(run, result, "", frozen)
-            self._finish(run, results, published=False, frozen=frozen)
+                self._outcomes.settle(run, result, "", policy.holding)
+            self._finish(run, results, published=False, killed=policy.kill)
             return None
         ruleset = await self.mesh.beside(lambda: self._ruleset(run, results))
         try:
@@ -185,24 +215,26 @@ class Solving:
                 self._outcomes.record(run, result, "refused", f"{server} is away")
             return str(server)
         for result in results:
-            self._outcomes.settle(run, result, ruleset.id)
+            self._outcomes.settle(run, result, ruleset.id, policy.holding)
         self._finish(run, results, published=True)
         return None
 
     def _ruleset(self, run: Run, results: Sequence[ApplicationResult]) -> Ruleset:
         """Assembles the ruleset to publish. Raises UnverifiedError."""
         proposing = any(result.proposes for result in results)
-        # The memory of a result with a part has a policy, because its rules were decided.
+        # The memory of a result with a part has a policy, because its rules were decided. Rules of
+        # applications that fell back name theirs.
         policies = [
             policy
             for result in results
             if result.part is not None and (policy := result.published.policy) is not None
         ]
         in_force = run.in_force.policy if run.in_force else ""
+        ours = proposing or bool(self._fallback.applications)
         current = self.guardrails.current
         stamp = Stamp(
             ruleset_id=str(uuid.uuid4()),
-            policy=run.occasion.policy if proposing else next(iter(policies), in_force),
+            policy=run.occasion.policy if ours else next(iter(policies), in_force),
             origin=Origin.ORIGIN_OPTIMIZER,
             window=run.window,
             created_at=self.mesh.now(),  # not the tick's time: the publisher counts its age from here
@@ -220,10 +252,10 @@ class Solving:
         await self.mesh.publish(ruleset)
 
     def _finish(
-        self, run: Run, results: Sequence[ApplicationResult], published: bool, frozen: bool = False
+        self, run: Run, results: Sequence[ApplicationResult], published: bool, killed: bool = False
     ) -> None:
         """Keeps what the next run, the metrics and the audits need."""
-        self.applications.keep(run, results, published, frozen)
+        self.applications.keep(run, results, published, killed)
         budget = self.guardrails.current.egress_budget_usd_per_hour
         metrics.note_solve(self.states, run.occasion.at, results, budget)
         solved = {result.name: result.solved for result in results if result.solved is not None}

@@ -5,8 +5,8 @@ the end of the period would keep rules that are known to be wrong.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 
 from spillway_optimizer.inputs.smoothing import Rates
 from spillway_optimizer.inputs.telemetry import Pulse
@@ -18,6 +18,10 @@ BOARD_WINDOW_S = 5.0
 # In these standard deviations. With hundreds of rates checked twice a second, a limit of three
 # would be crossed every few minutes.
 _SIGMA = 4.0
+# For a window after a jump, both limits are so much lower. The first answer rests on the few
+# requests since the jump, and each further tenth of a second tells more.
+_LATELY = 0.5
+REGULAR = ("start", "period")  # kinds of triggers that are not urgent
 
 
 @dataclass(frozen=True)
@@ -33,34 +37,50 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Basis:
-    """The inputs of the last solve."""
+    """The inputs of the last solve.
+
+    `jumped`: how long before it rates had jumped, in seconds, of those that had in the last window.
+    """
 
     demand: Rates
     placement: Mapping[str, frozenset[str] | None]
     policy: str
     unknown: Unknown = NOTHING  # unknown demand is held: a change on its board does not count
+    jumped: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-def jumps(before: Rates, now: Rates, change: float) -> frozenset[tuple[str, str]]:
+def jumps(
+    before: Rates, now: Rates, change: float, lately: Container[tuple[str, str]] = ()
+) -> frozenset[tuple[str, str]]:
     """Returns the (cluster, class) pairs whose rate has jumped.
 
     The rate differs from before by more than `change`, relative to the larger one, and by more than
-    noise explains.
+    noise explains. Both limits are lower for rates that jumped `lately`.
     """
     return frozenset(
-        key for key in before.keys() | now.keys() if _jumped(before.get(key, 0.0), now.get(key, 0.0), change)
+        key
+        for key in before.keys() | now.keys()
+        if _jumped(before.get(key, 0.0), now.get(key, 0.0), change, _LATELY if key in lately else 1.0)
     )
 
 
-def _jumped(before: float, now: float, change: float) -> bool:
+def _jumped(before: float, now: float, change: float, part: float) -> bool:
     larger, moved = max(before, now), abs(now - before)
-    return moved > change * larger and moved > _SIGMA * math.sqrt(larger / BOARD_WINDOW_S)
+    return moved > part * max(change * larger, _SIGMA * math.sqrt(larger / BOARD_WINDOW_S))
 
 
 def urgent(
-    basis: Basis | None, pulse: Pulse, policy: str, guardrails_changed: bool, change: float
+    basis: Basis | None,
+    pulse: Pulse,
+    policy: str,
+    guardrails_changed: bool,
+    change: float,
+    since_s: float = math.inf,
 ) -> Trigger | None:
-    """Returns why to solve now. None: wait for the period. `change`: as in `jumps`."""
+    """Returns why to solve now. None: wait for the period.
+
+    `change`: as in `jumps`. `since_s`: seconds since the last solve.
+    """
     if guardrails_changed:
         return Trigger("guardrails", "the file changed")
     if basis is None:
@@ -71,7 +91,9 @@ def urgent(
         before, now = basis.placement.get(cluster), pulse.placement.get(cluster)
         if before != now:
             return Trigger("placement", f"in {cluster}: {_placement(before, now)}")
-    moved = [key for key in jumps(basis.demand, pulse.demand, change) if not of(basis.unknown, key)]
+    lately = {key for key, before_s in basis.jumped.items() if before_s + since_s <= BOARD_WINDOW_S}
+    found = jumps(basis.demand, pulse.demand, change, lately)
+    moved = [key for key in found if not of(basis.unknown, key)]
     if moved:
         cluster, class_id = key = min(moved)
         rps_before, rps = basis.demand.get(key, 0.0), pulse.demand.get(key, 0.0)

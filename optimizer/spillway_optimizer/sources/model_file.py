@@ -20,7 +20,7 @@ from spillway_optimizer.sources.errors import InputError
 _TABLES = ("curves", "capacities", "call_ratios")
 _BOARDS = {"load": LoadBoardEntry, "demand": DemandEntry}
 # The network board is made from network_times. Other readers of the file need them.
-_KNOWN = {*_TABLES, *_BOARDS, "network", "network_times", "placement"}
+_KNOWN = {*_TABLES, *_BOARDS, "network", "network_times", "placement", "outcomes"}
 _MISSING = object()
 _ARTICLES = {int: "an"}
 _MOST_SHOWN = 10

@@ -140,6 +140,18 @@ def test_what_streams_assumed_is_no_measurement():
     assert _of(_inputs(rows, {"a": 10, "new": 2}), "new")[0] == START * 200
 
 
+def test_pods_that_are_not_ready_do_not_count():
+    """Of four connected Envoys, the Kubernetes API lists one pod as not ready. Unknown is no limit.
+
+    Where none is ready, one counts: a number of 0 would be unknown.
+    """
+    beat = Heartbeat(cluster="a")
+    for name, pods, ready in (("shop", 4, 3), ("dead", 4, 0), ("more", 9, 9)):
+        beat.services.add(service=name, connected_envoys=4, pods=pods, ready_pods=ready)
+    beat.services.add(service="old", connected_envoys=4)
+    assert hot._pods(beat) == {"shop": 3, "dead": 1, "more": 4, "old": 4}
+
+
 def test_pods_are_the_connected_envoys_of_the_placement():
     """Pods are read from Redis and from a model's file.
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names
 from spillway_optimizer.inputs.in_force import InForce
+from spillway_optimizer.judging.memory import confirmed
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.constraints import Constraints
@@ -165,7 +166,7 @@ def test_new_routes_keep_what_papa_adjusted(chain):
     assert decision.action is Action.PROPOSE and decision.rules == _rules(6500)
 
 
-def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
+def _run(chain, demands, thresholds=None, urgent=False, apart=5.0, jumped=False):
     """Returns the decisions of consecutive solves, one for each demand, `apart` seconds apart.
 
     The rules of each decision are in force at once.
@@ -178,7 +179,17 @@ def _run(chain, demands, thresholds=None, urgent=False, apart=5.0):
         candidate = integer_rules(problem, best)
         now = 100.0 + apart * step
         decision = decide(
-            memory, "spillway", candidate, True, problem, in_force, now, thresholds, urgent, best.evaluation
+            memory,
+            "spillway",
+            candidate,
+            True,
+            problem,
+            in_force,
+            now,
+            thresholds,
+            urgent,
+            best.evaluation,
+            jumped,
         )
         memory, in_force = decision.memory, _in_force(decision.rules)
         decisions.append(decision)
@@ -240,6 +251,27 @@ def test_what_comes_and_goes_every_second_moves_traffic_once(chain):
     assert [d.action is Action.PROPOSE for d in decisions] == [True, True] + [False] * 10
     decisions = _run(chain, [480, 550] + [480] * 6, urgent=True, apart=1.0)
     assert [d.action is Action.PROPOSE for d in decisions] == [True, True] + [False] * 4 + [True, False]
+
+
+def test_a_jump_of_load_takes_the_last_change_back_at_once(chain):
+    """The load is more than noise. If it comes and goes, traffic moves once in hold_s."""
+    decisions = _run(chain, [480, 550] * 3, urgent=True, jumped=True)
+    assert [d.action for d in decisions] == [Action.PROPOSE] * 6
+    decisions = _run(chain, [480, 550] * 6, urgent=True, jumped=True, apart=1.0)
+    moved = [i for i, decision in enumerate(decisions) if decision.action is Action.PROPOSE]
+    assert moved[:3] == [0, 1, 2] and all(b - a >= 4 for a, b in zip(moved[2:], moved[3:], strict=False))
+    assert len(moved) >= 4
+
+
+def test_a_small_correction_does_not_make_the_next_jump_wait():
+    """An answer to a jump was corrected a second ago, and one correction took the other back.
+
+    A reversal more than twice as large goes ahead, and a smaller one waits as before.
+    """
+    memory = Memory(proposed=_rules(6000), before=_rules(6600), jumped_at=100.0, jumped_by=600)
+    for weight, at, expected in ((9000, 101.0, True), (7100, 101.0, False), (7100, 105.0, True)):
+        moved, jumped = weight - 6000, True
+        assert confirmed(memory, _rules(weight), moved, True, Thresholds(), at, jumped) is expected
 
 
 def test_a_service_that_comes_and_goes_is_left_at_once_and_returned_to_when_it_stays(chain):

@@ -70,6 +70,19 @@ def test_failures_that_a_caller_only_passes_on_are_counted_where_they_begin():
     assert found == pytest.approx({("db GET /", "east"): 0.5, ("web GET /", "east"): 0.5})
 
 
+def test_a_caller_does_not_answer_for_the_failures_of_many_calls():
+    """Three calls of which each succeeds in nine of ten cases: 0.729 of the requests succeed.
+
+    Of requests that make such a call only sometimes, 0.95 do.
+    """
+    rates = {("db GET /", "west"): 0.9, ("thrice GET /", "west"): 0.729, ("half GET /", "west"): 0.9025}
+    classes = {"db GET /": "db", "thrice GET /": "thrice", "half GET /": "half"}
+    calls = {"thrice GET /": {"db GET /": 3.0}, "half GET /": {"db GET /": 0.5}}
+    found = rates_without_callees(rates, classes, calls, lambda *_: {"west": 1.0})
+    assert ("thrice GET /", "west") not in found or found["thrice GET /", "west"] == pytest.approx(1.0)
+    assert found["half GET /", "west"] == pytest.approx(0.95)
+
+
 def test_a_destination_that_fails_gets_nothing_where_another_is_near(chain):
     """Half of the calls fail in west, which costs 600 ms per call, so calls go east.
 

@@ -164,11 +164,11 @@ def test_a_whole_class_that_no_service_calls_is_noted():
 
 
 def test_the_kill_switch_lifts_pins():
-    """While frozen, the publisher publishes only local-first."""
+    """With the kill switch, the publisher publishes only local-first."""
     pin = Pin(
         source_cluster="east", source_service="frontend", traffic_class=BACKEND, destinations={"west": 10_000}
     )
-    assert constraints_of(Guardrails(frozen=True, pins=[pin]), TOPOLOGY, ROUTES).pinned == {}
+    assert constraints_of(Guardrails(kill=True, pins=[pin]), TOPOLOGY, ROUTES).pinned == {}
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

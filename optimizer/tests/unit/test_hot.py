@@ -77,3 +77,40 @@ async def test_a_placement_and_a_network_of_another_type_are_absent():
 async def test_a_server_that_is_away_is_no_unknown_board():
     with pytest.raises(ConnectionError):
         await read({key("LOAD", "west"): ConnectionError("away")})
+
+
+ROUTE = '{"at": %d, "rps": 5, "success_rate": 1, "p50_ms": 1, "p99_ms": null, "in_flight": 0.1}'
+
+
+async def test_outcomes_of_routes_leave_out_what_is_old_or_cannot_be_read():
+    """An old entry is of a route that fell silent. A wrong one is named and hides no other."""
+    fields = {
+        "db GET /x\tweb\teast": ROUTE % 100,
+        "db GET /x\tweb\twest": ROUTE % 90,
+        "db GET /y\tweb\twest": "{",
+        "no route": ROUTE % 100,
+    }
+    found = await hot.outcomes(_Redis({key("ROUTE", "west"): fields}), ("west", "east"))
+    assert found.at == 100
+    assert {route: list(seen) for route, seen in found.outcomes.items()} == {
+        ("west", "web", "db GET /x"): ["east"]
+    }
+    assert len(found.malformed) == 2
+
+
+async def test_outcomes_that_may_not_be_read_are_named_and_stop_nothing():
+    """Before an upgrade of Redis's users, the optimizer has no right to these keys."""
+    refused = ResponseError("NOPERM no permissions to access a key")
+    found = await hot.outcomes(_Redis({key("ROUTE", "west"): refused}), ("west", "east"))
+    assert found.outcomes == {} and found.at is None
+    assert found.malformed == (f"{key('ROUTE', 'west')}: {refused}",)
+
+
+async def test_calls_in_flight_are_those_of_the_placements():
+    """They are unknown when the placement has expired or cannot be read."""
+    placement = """{"cluster": "west", "services": [{"service": "web", "connected_envoys": 2}],
+        "calls_in_flight": [{"service": "web", "reporting_envoys": 2,
+            "destinations": [{"service": "db", "cluster": "east", "calls": 9}]}]}"""
+    for text, expected in ((placement, {("west", "web"): {("db", "east"): 9.0}}), (None, {}), ("{", {})):
+        found = await hot.outcomes(_Redis({key("PLACEMENT", "west"): text}), ("west", "east"))
+        assert found.in_flight == expected and found.malformed == ()

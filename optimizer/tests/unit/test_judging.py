@@ -130,3 +130,19 @@ def test_a_step_at_another_load_is_not_judged_with_those_before_it():
     watched(watch, at + 12.0, [30.0, 31.0])
     watch.changed(at + 24, split(7000), split(5000), 150.0)
     assert watch.trial is None
+
+
+def test_a_trial_ends_when_an_autoscaler_has_added_a_pod():
+    """Costs of two numbers of pods do not compare. A place that is not known now is no change."""
+    west, east = ("db", "west"), ("db", "east")
+    watch = Watch(600.0, 0.2)
+    watch.scaled({west: 4.0})
+    at = watched(watch, 0.0, noisy(1, 30.0, 10))
+    watch.changed(at, split(9000), split(5000), 100.0)
+    for pods in ({west: 4.2}, {}, {west: 4.2, east: 2.0}, {west: 3.8}):
+        watch.scaled(pods)
+        assert watch.trial is not None
+    watched(watch, at + 12.0, noisy(2, 60.0, 4))
+    assert watch.trial.worse
+    watch.scaled({west: 4.5})
+    assert watch.trial is None and not watch.recent and watch.to_restore(split(5000), at + 60) is None

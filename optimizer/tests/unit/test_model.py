@@ -62,6 +62,23 @@ def test_a_model_becomes_a_problem():
     assert built.window.id == "1767225600000-1767225630000"
 
 
+@pytest.mark.parametrize(
+    ("measured", "used"), [(0.6, 0.6), (0.05, 0.25), (1.0, 1.0), (None, 1.0), (float("nan"), 1.0)]
+)
+def test_calls_count_by_the_share_that_their_caller_waits_for(measured, used):
+    """Unknown is all of them, and never less than a quarter: times change with the destination."""
+
+    def change(document: dict) -> None:
+        for row in document["call_ratios"]:
+            row["wait_share"] = measured if row["class"] == BACKEND else 1.0
+
+    problem = model.build(_inputs(change), TOPOLOGY, NOW).problem
+    [edge] = [edge for edge in problem.edges if edge.target == BACKEND]
+    assert edge.wait_share == used
+    k = problem.layout.classes.index(BACKEND)
+    assert problem.layout.wait[k] == pytest.approx(used)
+
+
 def test_stale_demand_is_refused_by_name():
     """A board older than allowed is no demand, and the message contains its age."""
     built = model.build(_inputs(), TOPOLOGY, NOW + 60)

@@ -16,6 +16,7 @@ from spillway_optimizer.papa.step import (
     Progress,
     choose,
     discrepancies,
+    gain,
     judge,
     restart,
     shift,
@@ -84,22 +85,64 @@ def test_no_weight_falls_below_the_least_share():
     assert shift({"west": 9950, "east": 50}, d, 0.05, 100) == {"west": 9950, "east": 50}
 
 
+@pytest.mark.parametrize("poor", [0, 100])
+def test_a_destination_that_has_nothing_to_give_hinders_no_other(poor):
+    """`b` gives to `c`, although `a` is worse than both and has the least share already."""
+    d = {"a": -50.0, "b": -40.0, "c": 100.0}
+    found = shift({"a": poor, "b": 5000, "c": 5000 - poor}, d, 0.05, 100)
+    assert found == {"a": poor, "b": 4500, "c": 5500 - poor}
+
+
 def test_discrepancy_is_weighted_by_volume():
     """(expected - observed) times the requests per second to each destination with weight."""
     observed = {
-        "west": Observation(10, (12.0, 12.0)),
-        "east": Observation(40, (30.0,)),
-        "south": Observation(1, (9.0,)),
+        "west": Observation([-2, -2]),
+        "east": Observation([10]),
+        "south": Observation([-8]),
     }
     d = discrepancies({"west": 7500, "east": 2500, "south": 0}, observed, 200.0)
     assert d == {"west": pytest.approx(-300.0), "east": pytest.approx(500.0)}
 
 
+def test_costs_are_of_one_more_request_whatever_the_volume():
+    """Less cost is better. The least cost gets weight, also where all do as the model says."""
+    observed = {"west": Observation([0.0], [90.0]), "east": Observation([0.0], [40.0])}
+    assert discrepancies({"west": 9000, "east": 1000}, observed, 10.0, "gap") == {"west": 0, "east": 0}
+    d = discrepancies({"west": 9000, "east": 1000}, observed, 10.0, "cost")
+    assert d == {"west": -900.0, "east": -400.0}
+    assert shift({"west": 9000, "east": 1000}, d, 0.05) == {"west": 8500, "east": 1500}
+
+
+def test_by_costs_the_rule_whose_step_saves_most_is_chosen():
+    """One rule has the larger difference of costs and almost nothing to move."""
+    little, much = {"west": 9990, "east": 10}, {"west": 5000, "east": 5000}
+    observed = {
+        KEY: {"west": Observation([0, 0], [10, 10.1]), "east": Observation([0, 0], [500, 500.1])},
+        OTHER: {"west": Observation([0, 0], [10, 10.1]), "east": Observation([0, 0], [60, 60.1])},
+    }
+    rps = {KEY: 100.0, OTHER: 100.0}
+    by_cost = Parameters(direction="cost")
+    assert choose({KEY: little, OTHER: much}, observed, rps, Progress.none(), by_cost) == OTHER
+    assert gain(much, {"west": 5500, "east": 4500}, observed[OTHER], 100.0) == pytest.approx(250.0)
+
+
+def test_a_step_that_is_kept_doubles_the_next_one_until_one_fails():
+    """A longer step that fails is no failed attempt. A step of gamma that fails is one."""
+    p = Parameters(gamma=0.05, gamma_most=0.15)
+    found = Progress.none()
+    sizes = []
+    for improved in (True, True, True, False, False):
+        found = judge(found, KEY, improved, p)
+        sizes.append((found.sizes.get(KEY, p.gamma), found.attempts.get(KEY, 0)))
+    assert sizes == [(0.1, 0), (0.15, 0), (0.15, 0), (0.05, 0), (0.05, 1)]
+    assert judge(Progress.none(), KEY, True, Parameters()).sizes == {}  # the paper's steps
+
+
 def test_noise_is_not_acted_upon():
     """The same spread of means is significant if the samples agree, and not if they scatter."""
     weights, parameters = {"west": 5000, "east": 5000}, Parameters()
-    calm = {"west": Observation(10, (20, 21, 20, 21)), "east": Observation(10, (10, 11, 10, 11))}
-    noisy = {"west": Observation(10, (0, 41, 2, 39)), "east": Observation(10, (0, 21, 0, 21))}
+    calm = {"west": Observation([-10, -11, -10, -11]), "east": Observation([0, -1, 0, -1])}
+    noisy = {"west": Observation([10, -31, 8, -29]), "east": Observation([10, -11, 10, -11])}
     assert significant(calm, weights, parameters)
     assert not significant(noisy, weights, parameters)
     assert not significant(calm, {"west": TOTAL, "east": 0}, parameters)
@@ -112,8 +155,8 @@ def test_the_rule_with_the_largest_variance_is_chosen_until_it_converges():
     After theta failures, the next rule is chosen.
     """
     weights = {"west": 5000, "east": 5000}
-    far = {"west": Observation(10, (40, 40.1)), "east": Observation(10, (10, 10.1))}
-    near = {"west": Observation(10, (20, 20.1)), "east": Observation(10, (10, 10.1))}
+    far = {"west": Observation([-30, -30.1]), "east": Observation([0, -0.1])}
+    near = {"west": Observation([-10, -10.1]), "east": Observation([0, -0.1])}
     rules, observed, rps = {KEY: weights, OTHER: weights}, {KEY: near, OTHER: far}, {KEY: 100.0, OTHER: 100.0}
     progress, parameters = Progress.none(), Parameters(theta=2)
     assert choose(rules, observed, rps, progress, parameters) == OTHER
@@ -179,7 +222,7 @@ def test_checkpoint_round_trip():
     """A restarted worker resumes from what was saved in Redis. Anything else is refused."""
     trial = Trial(KEY, {"west": TOTAL}, {"west": 9500, "east": 500}, 31.5)
     saved = Checkpoint(
-        Progress({KEY: 1}, frozenset({OTHER})),
+        Progress({KEY: 1}, frozenset({OTHER}), {KEY: 0.1}),
         {KEY: {"west": TOTAL}},
         {"west x": 3.0},
         trial,

@@ -6,13 +6,15 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from redis.exceptions import NoPermissionError
 from spillway_optimizer.clients.history import ModelRows
 from spillway_optimizer.clients.lease import beside
 from spillway_optimizer.inputs.telemetry import Pulse
 from spillway_optimizer.process.states import States
 from spillway_optimizer.service.loop import Service
 from spillway_optimizer.service.reading import Reader
-from spillway_optimizer.solving.triggers import Trigger
+from spillway_optimizer.solving.schedule import Schedule
+from spillway_optimizer.solving.triggers import Basis, Trigger
 from test_solving import TOPOLOGY
 
 
@@ -129,8 +131,92 @@ async def test_a_solve_of_the_period_does_not_settle_what_is_urgent(leading):
     assert leading.solved == ["start", "guardrails"]
 
 
-async def _telemetry():
+async def _telemetry(_refresh_s=None):
     return SimpleNamespace(placement={})
+
+
+def test_a_change_after_a_regular_solve_does_not_wait(settings):
+    """Only an urgent solve begins a minimum interval. A slow solve is not repeated at once."""
+    schedule = Schedule(settings(min_interval_s=1.0, period_s=100.0))
+    basis = Basis({}, {}, "spillway")
+    for kind, took_s, rest_s in (("period", 0.25, 0.25), ("load", 0.25, 1.0), ("period", 3.0, 3.0)):
+        schedule.begun(100.0)
+        schedule.solved(Trigger(kind), basis, 100.0, 100.0 + took_s)
+        free_at = 100.0 + took_s + rest_s
+        assert schedule.rest_s(free_at) == math.inf
+        assert schedule.trigger(Pulse(), "local", False, free_at - 0.1) is None
+        assert schedule.rest_s(free_at - 0.1) == pytest.approx(0.1)
+        found = schedule.trigger(Pulse(), "local", False, free_at)
+        assert found is not None and found.kind == "policy" and schedule.rest_s(free_at + 1.0) == 0.0
+        schedule.forget()
+
+
+async def test_a_change_of_load_is_answered_with_the_rows_that_are_there(leading, monkeypatch):
+    """Curves and capacities are read again for other reasons, and when they are two periods old."""
+    asked = []
+
+    async def read(refresh_s):
+        asked.append(refresh_s)
+        return await _telemetry()
+
+    monkeypatch.setattr(leading.reader, "read", read)
+    for kind in ("period", "load", "placement"):
+        await leading._solve(Trigger(kind))
+    assert asked == [None, 2 * leading.settings.period_s, None]
+
+
+async def test_an_announced_change_ends_the_rest(service, monkeypatch):
+    """Without one, the next tick comes after half a second. What was announced meanwhile counts."""
+
+    async def changes(_redis):
+        yield "west"
+
+    monkeypatch.setattr("spillway_optimizer.service.loop.hot.changes", changes)
+    monkeypatch.setattr("spillway_optimizer.service.loop._TICK_S", 0.05)
+    listening = asyncio.create_task(service._listen())
+    await asyncio.wait_for(service._changed.wait(), 1)
+    listening.cancel()
+    began = asyncio.get_running_loop().time()
+    await service._rest(asyncio.Event())
+    assert asyncio.get_running_loop().time() - began < 0.04
+    await service._rest(asyncio.Event())
+    assert asyncio.get_running_loop().time() - began >= 0.05
+
+
+async def test_a_loop_that_may_not_listen_goes_on(service, monkeypatch):
+    """A user of Redis without the right to subscribe, as before an upgrade of its rights."""
+
+    async def changes(_redis):
+        raise NoPermissionError("this user has no permissions to access one of the channels")
+        yield
+
+    monkeypatch.setattr("spillway_optimizer.service.loop.hot.changes", changes)
+    monkeypatch.setattr("spillway_optimizer.service.loop._LISTEN_AGAIN_S", 0.0)
+    listening = asyncio.create_task(service._listen())
+    await asyncio.sleep(0.01)
+    assert not listening.done() and not service._changed.is_set()
+    listening.cancel()
+
+
+async def test_history_is_written_beside_the_loop(service, monkeypatch):
+    """A server that takes long to answer delays no tick, and gets one connection at a time."""
+    written, answered = [], asyncio.Event()
+
+    async def flush():
+        written.append(True)
+        await answered.wait()
+
+    service.history.away = False
+    monkeypatch.setattr(service.reader, "flush", flush)
+    for _ in range(3):
+        await asyncio.wait_for(service._tick(), 1)
+        await asyncio.sleep(0)
+    assert service.solved == ["start"] * 3 and written == [True]
+    answered.set()
+    await service._flushing
+    await service._tick()
+    await asyncio.sleep(0)
+    assert written == [True, True]
 
 
 async def test_a_standby_reads_what_it_would_lead_with(service):

@@ -52,7 +52,8 @@ class _History:
 
 
 def _following(policy, router):
-    return SimpleNamespace(name=policy, router=lambda *_: router, forget_all_but=lambda _: None)
+    ignored = {"forget_all_but": lambda _: None, "fall_back": lambda *_: None}
+    return SimpleNamespace(name=policy, router=lambda *_: router, **ignored)
 
 
 @pytest.fixture
@@ -220,11 +221,18 @@ async def test_a_leader_that_lost_its_lease_while_solving_publishes_nothing(worl
     assert sent == [] and "the lease ran out while solving" in row["reason"]
 
 
-async def test_while_frozen_nothing_is_proposed(world):
-    """With the kill switch, the solve runs and has a row, but nothing is sent."""
-    sent, row, _ = await world(guardrails="frozen: true")
+async def test_with_the_kill_switch_nothing_is_proposed(world):
+    """The solve runs and has a row, but nothing is sent."""
+    sent, row, _ = await world(guardrails="kill: true")
     assert sent == [] and (row["outcome"], row["ruleset_id"]) == ("unchanged", "")
-    assert "frozen: true" in row["reason"] and row["objective_usd_per_hour"] > 0
+    assert "kill: true" in row["reason"] and row["objective_usd_per_hour"] > 0
+
+
+async def test_while_weights_are_frozen_nothing_new_is_proposed(world):
+    """Without rules in force there is nothing to renew. The row still has the solver's result."""
+    sent, row, _ = await world(guardrails="freeze: true")
+    assert sent == [] and (row["outcome"], row["ruleset_id"]) == ("unchanged", "")
+    assert "freeze: true" in row["reason"] and row["solution_usd_per_hour"] > 0
 
 
 async def test_the_expiry_is_within_the_guardrails(world):

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from spillway_contracts.hot_state import DemandEntry
 from spillway_optimizer.clients import hot
 from spillway_optimizer.inputs.smoothing import smooth
-from spillway_optimizer.inputs.telemetry import Pulse
+from spillway_optimizer.inputs.telemetry import Pulse, Telemetry
+from spillway_optimizer.solving.config import OptimizerTuning
+from spillway_optimizer.solving.observations import Observations
 from spillway_optimizer.solving.triggers import BOARD_WINDOW_S, Basis, jumps, urgent
 
 KEY, RARE = ("west", "web GET /x"), ("west", "web GET /rare")
@@ -68,6 +71,32 @@ def test_a_change_well_beyond_noise_is_always_a_jump(rate, factor):
         == jumps({KEY: rate * factor}, {KEY: rate}, 0.2)
         == {KEY}
     )
+
+
+def test_an_answer_to_a_jump_is_corrected_on_less_evidence_for_a_window():
+    """The rate was 130, and the first answer took 77 for 60. Later, or elsewhere, that is noise."""
+    basis = Basis({KEY: 77.0, RARE: 77.0}, PLACED, "spillway", jumped={KEY: 0.5})
+
+    def found(since_s: float, key=KEY, rps: float = 66.0):
+        return urgent(basis, Pulse({**basis.demand, key: rps}, PLACED), "spillway", False, 0.2, since_s)
+
+    assert found(1.0) is not None and found(4.4) is not None
+    assert found(4.6) is None and found(1.0, RARE) is None and found(1.0, rps=70.0) is None
+
+
+def test_a_jump_counts_as_lately_for_a_window_and_its_corrections_prolong_nothing():
+    def read(observations: Observations, rps: float, at: float) -> Observations:
+        entry = DemandEntry(at, rps, 0.0, 1.0)
+        return observations.after(
+            Telemetry(demand={"west": {KEY[1]: entry}}), ("west",), at, OptimizerTuning()
+        )
+
+    seen = read(read(Observations(), 130.0, 100.0), 77.0, 105.0)
+    assert seen.demand[KEY] == 77.0 and seen.jumped_before_s() == {KEY: 0.0}
+    seen = read(seen, 66.0, 107.0)
+    assert seen.demand[KEY] == 66.0 and seen.jumped_before_s() == {KEY: 2.0}
+    seen = read(seen, 58.0, 111.0)
+    assert seen.jumped_before_s() == {} and 58.0 < seen.demand[KEY] < 66.0
 
 
 def test_a_jump_is_not_averaged_away():
