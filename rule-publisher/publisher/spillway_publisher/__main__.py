@@ -1,9 +1,11 @@
-"""python -m spillway_publisher run | status | history | rollback | reset-fence | validate"""
+"""The command line: python -m spillway_publisher --help"""
 
 import asyncio
 import contextlib
+import getpass
 import logging
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -81,6 +83,112 @@ def _lifetime(text: str) -> float:
 def rollback(to: int | None, before: str | None, reason: str, lifetime_s: float) -> int:
     """Publishes an earlier version's rules as a new version."""
     return asyncio.run(commands.rollback(load(config.OperatorSettings), to, before, reason, lifetime_s))
+
+
+@cli.group(cls=command_line.Group)
+def act() -> None:
+    """Tightens the guardrails until the act expires."""
+
+
+def _send(kind: str, reason: str, actor: str, lifetime_s: float | None = None, **target: object) -> int:
+    wanted = operator.act(kind, reason, actor, datetime.now(UTC), lifetime_s, **target)
+    return asyncio.run(commands.act(load(config.OperatorSettings), wanted))
+
+
+def _user() -> str | None:
+    with contextlib.suppress(KeyError, OSError):  # a container's user may have no name
+        return getpass.getuser()
+    return None
+
+
+_actor = click.option(
+    "--actor",
+    default=_user,
+    required=True,
+    metavar="NAME",
+    help="Who acts; default: the user of this system.",
+)
+_until = click.option(
+    "--for", "lifetime_s", type=_lifetime, default=3600.0, show_default=True, metavar="SECONDS",
+    help="When it expires.",
+)  # fmt: skip
+_parts = click.argument("parts", type=click.IntRange(1, 10_000))
+
+
+@act.command
+@_reason
+@_until
+@_actor
+def freeze(reason: str, lifetime_s: float, actor: str) -> int:
+    """The weights in force stay."""
+    return _send("freeze", reason, actor, lifetime_s)
+
+
+@act.command
+@_reason
+@_until
+@_actor
+def kill(reason: str, lifetime_s: float, actor: str) -> int:
+    """Only local-first is published."""
+    return _send("kill", reason, actor, lifetime_s)
+
+
+@act.command
+@click.argument("clusters", nargs=-1, required=True)
+@click.option("--class", "class_id", metavar="CLASS", help="Default: every class.")
+@click.option("--from", "source", metavar="CLUSTER", help="Default: from every cluster.")
+@_reason
+@_until
+@_actor
+def deny(
+    clusters: tuple[str, ...],
+    class_id: str | None,
+    source: str | None,
+    reason: str,
+    lifetime_s: float,
+    actor: str,
+) -> int:
+    """Requests must not go to these clusters."""
+    named = {"traffic_class": class_id, "source_cluster": source}
+    denial = {"clusters": sorted(set(clusters)), **{k: v for k, v in named.items() if v is not None}}
+    return _send("deny", reason, actor, lifetime_s, denial=denial)
+
+
+@act.command
+@_parts
+@_reason
+@_until
+@_actor
+def maximum_shift(parts: int, reason: str, lifetime_s: float, actor: str) -> int:
+    """Parts of 10 000 that a version may move of a rule."""
+    return _send("maximum_shift", reason, actor, lifetime_s, parts=parts)
+
+
+@act.command
+@_parts
+@_reason
+@_until
+@_actor
+def minimum_local_share(parts: int, reason: str, lifetime_s: float, actor: str) -> int:
+    """Parts of 10 000 that are kept local."""
+    return _send("minimum_local_share", reason, actor, lifetime_s, parts=parts)
+
+
+@act.command
+@click.argument("act_id", metavar="ID")
+@_reason
+@_actor
+def end(act_id: str, reason: str, actor: str) -> int:
+    """Ends an act before it expires."""
+    return _send("end", reason, actor, ends=act_id)
+
+
+@cli.command
+@click.option("--all", "every", is_flag=True, help="Also those that ended or expired in the last two days.")
+@_as_json
+def acts(every: bool, as_json: bool) -> int:
+    """The acts in force: who, what, why, until when."""
+    return asyncio.run(commands.acts(load(config.OperatorSettings), every, as_json))
 
 
 @cli.command

@@ -27,10 +27,11 @@ def topology() -> Topology:
 @pytest.fixture
 def topology_yaml() -> str:
     return """
+usd_per_ms_per_million_requests: 0.1
 clusters: [{name: north}, {name: south}, {name: island}]
 links:
   - {source_cluster: north, destination_cluster: south, rtt_ms: 10}
-  - {source_cluster: south, destination_cluster: north, rtt_ms: 10}
+  - {source_cluster: south, destination_cluster: north, rtt_ms: 10, egress_usd_per_gb: 0.02}
   - {source_cluster: north, destination_cluster: island, rtt_ms: 10}
 services:
   - {name: shop, placements: [{cluster: north}, {cluster: south}]}

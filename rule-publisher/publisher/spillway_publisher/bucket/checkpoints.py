@@ -159,6 +159,7 @@ class Checkpoints:
         """Queues a ruleset of all clusters, with its version, that has come into force."""
         copy = Ruleset()
         copy.CopyFrom(whole)
+        copy.ClearField("canary")  # a rollback goes to what was in force everywhere
         self._waiting.append(copy)
         while len(self._waiting) > WAITING:
             self._waiting.popleft()

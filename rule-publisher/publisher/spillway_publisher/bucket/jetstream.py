@@ -21,14 +21,16 @@ TROUBLE = (nats.errors.Error, TimeoutError, OSError)
 
 CONNECT_S = 3.0
 HOUR = 3600.0
+ACTS_BYTES = 16 * 1024 * 1024
+KEPT_ACTS_S = 48 * HOUR  # from an act's last write on; longer than any act is in force
 REPLAYED_S = HANDOVER_S + 15.0  # age of the oldest heartbeats that a starting publisher reads
 _WRONG_CONFIG = 10058  # JSStreamNameExistErr: same name, other configuration
 
 
 def stream_configs(reports_bytes: int, replicas: int) -> list[api.StreamConfig]:
-    """Returns the configurations of the two streams: proposals, and reports of the relays.
+    """Returns the configurations of the streams: proposals, acts, and reports of the relays.
 
-    When the stream of reports is full, its oldest messages are dropped.
+    When the streams of acts or reports are full, their oldest messages are dropped.
     """
     return [
         api.StreamConfig(
@@ -36,6 +38,16 @@ def stream_configs(reports_bytes: int, replicas: int) -> list[api.StreamConfig]:
             subjects=[names.NATS_SUBJECT_PROPOSALS_ALL],
             storage=api.StorageType.FILE,
             max_age=HOUR,
+            duplicate_window=120.0,
+            num_replicas=replicas,
+        ),
+        api.StreamConfig(
+            name=names.NATS_STREAM_ACTS,
+            subjects=[names.NATS_SUBJECT_ACTS_ALL],
+            storage=api.StorageType.FILE,
+            max_age=HOUR,
+            max_bytes=ACTS_BYTES,
+            discard=api.DiscardPolicy.OLD,
             duplicate_window=120.0,
             num_replicas=replicas,
         ),
@@ -95,11 +107,12 @@ async def connect(settings: NatsWire, inbox: str, telemetry: Telemetry) -> Clien
 
 
 async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) -> None:
-    """Creates the streams and the bucket of rulesets where they are missing.
+    """Creates the streams and the buckets of rulesets and acts where they are missing.
 
-    Existing streams are updated to our configuration. Of an existing bucket, only direct reads and
-    the number of replicas are updated; other differences are logged and left. `replicas`: how many
-    servers of a NATS cluster hold each stream and the bucket. Raises one of TROUBLE.
+    Existing streams are updated to our configuration. Of an existing bucket of rulesets, only
+    direct reads and the number of replicas are updated; other differences are logged and left.
+    `replicas`: how many servers of a NATS cluster hold each stream and bucket. Raises one of
+    TROUBLE.
     """
     for config in stream_configs(reports_bytes, replicas):
         try:
@@ -109,6 +122,7 @@ async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) ->
                 raise
             await js.update_stream(config)
             log.info("stream %s had another configuration; updated", config.name)
+    await _ensure_acts(js, replicas)
     try:
         await js.create_key_value(
             api.KeyValueConfig(
@@ -131,6 +145,36 @@ async def ensure(js: JetStreamContext, reports_bytes: int, replicas: int = 1) ->
     if not config.allow_direct or config.num_replicas != replicas:
         await js.update_stream(replace(config, allow_direct=True, num_replicas=replicas))
         log.info("bucket %s: direct reads are on, held by %d servers", names.NATS_BUCKET_RULESETS, replicas)
+
+
+async def _ensure_acts(js: JetStreamContext, replicas: int) -> None:
+    wanted = api.KeyValueConfig(
+        bucket=names.NATS_BUCKET_ACTS,
+        history=1,
+        ttl=KEPT_ACTS_S,
+        storage=api.StorageType.FILE,
+        replicas=replicas,
+    )
+    try:
+        await js.create_key_value(wanted)
+        return
+    except BadRequestError as error:
+        if error.err_code != _WRONG_CONFIG:
+            raise
+    bucket = await js.key_value(names.NATS_BUCKET_ACTS)
+    config = (await bucket.status()).stream_info.config
+    if config.num_replicas != replicas or config.max_age != KEPT_ACTS_S:
+        await js.update_stream(replace(config, num_replicas=replicas, max_age=KEPT_ACTS_S))
+
+
+async def acts_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:
+    """Creates the durable consumer of acts that all publishers share, one act at a time."""
+    return await js.pull_subscribe(
+        names.NATS_SUBJECT_ACTS_ALL,
+        durable="publisher-acts",
+        stream=names.NATS_STREAM_ACTS,
+        config=api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ack_wait_s, max_ack_pending=1),
+    )
 
 
 async def proposals_consumer(js: JetStreamContext, ack_wait_s: float) -> JetStreamContext.PullSubscription:
@@ -156,6 +200,23 @@ async def acks_consumer(js: JetStreamContext) -> JetStreamContext.PullSubscripti
         durable="publisher-acks",
         stream=names.NATS_STREAM_REPORTS,
         config=api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, ack_wait=30.0, max_ack_pending=10_000),
+    )
+
+
+async def answers_consumer(js: JetStreamContext, since: datetime) -> JetStreamContext.PullSubscription:
+    """Creates this process's own consumer of acknowledgements, from this time on.
+
+    It reads what another publisher stores, and settles nothing.
+    """
+    return await js.pull_subscribe(
+        names.NATS_SUBJECT_ACKS_ALL,
+        stream=names.NATS_STREAM_REPORTS,
+        config=api.ConsumerConfig(
+            ack_policy=api.AckPolicy.NONE,
+            deliver_policy=api.DeliverPolicy.BY_START_TIME,
+            opt_start_time=since,
+            inactive_threshold=60.0,
+        ),
     )
 
 

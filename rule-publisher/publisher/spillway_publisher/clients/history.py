@@ -8,10 +8,11 @@ found in the bucket's history at the next start, and recorded then.
 import asyncio
 import uuid
 from collections import deque
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from spillway.v1.ruleset_pb2 import Ruleset
+from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
 
 from spillway_publisher.bucket.values import Stored
 from spillway_publisher.clients import rows
@@ -24,21 +25,24 @@ KNOWN_VERSIONS = 10_000
 RECOVERED = "recovered from the rulesets bucket after a restart"
 
 
+# In the order of their inserts: a ruleset whose row is there has all of its other rows.
+TABLES = ("rules", "transitions", "operator_acts", "rulesets")
+
+
 @dataclass(frozen=True)
 class Record:
-    """The rows of one proposal."""
+    """Rows of one proposal or act, by table."""
 
     version: int
-    ruleset_row: tuple
-    rule_rows: list[tuple] = field(default_factory=list)
+    rows: Mapping[str, list[tuple]]
 
     @property
     def size(self) -> int:
-        return 1 + len(self.rule_rows)
+        return sum(len(rows) for rows in self.rows.values())
 
 
 class History:
-    """Buffer and writer. `published`, `refused` and `recover` only append."""
+    """Buffer and writer. `run` writes; everything else only appends."""
 
     def __init__(self, clickhouse: ClickHouse, telemetry: Telemetry, maximum_rows: int) -> None:
         self._clickhouse, self._telemetry, self._maximum = clickhouse, telemetry, maximum_rows
@@ -51,31 +55,57 @@ class History:
         self._size = 0
         self._filled = asyncio.Event()
 
-    def published(self, ruleset: Ruleset, version: int, reason: str) -> None:
-        """Appends the rows of a published version, once per version."""
+    def reached(
+        self, ruleset: Ruleset, version: int, state: str, reason: str = "", at: datetime | None = None
+    ) -> None:
+        """Appends the row of a state that a proposal has reached, now unless `at` is given.
+
+        A proposal without an id has no rows, because nothing could tell them apart.
+        """
+        if ruleset.id:
+            row = rows.transition_row(ruleset, version, state, reason, at or datetime.now(UTC))
+            self._append(Record(version, {"transitions": [row]}))
+
+    def published(self, ruleset: Ruleset, version: int, reason: str, ended: Ruleset | None = None) -> None:
+        """Appends the rows of a published version, once per version.
+
+        `ended`: the ruleset on trial that this version has ended.
+        """
         if version in self._known:
             return
         self._known.add(version)
         if len(self._known) > KNOWN_VERSIONS:
             self._known = set(sorted(self._known)[-KNOWN_VERSIONS // 2 :])
-        at = datetime.now(UTC)
-        row = rows.ruleset_row(ruleset, version, rows.PUBLISHED, reason, at)
-        self._append(Record(version, row, rows.rule_rows(ruleset, version, at)))
+        self._append(_published(ruleset, version, reason, datetime.now(UTC), ended))
 
     def refused(self, ruleset: Ruleset, reason: str) -> None:
-        """Appends the row of a refused proposal."""
-        self._append(Record(0, rows.ruleset_row(ruleset, 0, rows.REFUSED, reason, datetime.now(UTC))))
+        """Appends the rows of a refused proposal."""
+        at = datetime.now(UTC)
+        self._append(Record(0, {"rulesets": [rows.ruleset_row(ruleset, 0, rows.REFUSED, reason, at)]}))
+        self.reached(ruleset, 0, rows.REFUSED, reason, at)
+
+    def acted(self, row: tuple) -> None:
+        """Appends a row of an operator's act."""
+        self._append(Record(0, {"operator_acts": [row]}))
 
     def recover(self, stored: list[Stored]) -> None:
-        """Appends versions of earlier runs, if ClickHouse turns out not to have them."""
-        for old in stored:
+        """Appends versions of earlier runs, if ClickHouse turns out not to have them.
+
+        `stored`: in the order of their versions.
+        """
+        for before, old in zip([None, *stored], stored, strict=False):
             version = old.ruleset.version
             if version not in self._known:
                 self._known.add(version)
-                row = rows.ruleset_row(old.ruleset, version, rows.PUBLISHED, RECOVERED, old.at)
-                self._recoverable[old.ruleset.id] = Record(
-                    version, row, rows.rule_rows(old.ruleset, version, old.at)
-                )
+                # Whatever follows a trial ends it, also an operator's ruleset.
+                ended = before.ruleset if before and before.ruleset.HasField("canary") else None
+                record = _published(old.ruleset, version, RECOVERED, old.at, ended)
+                # What has a version was proposed and checked. Their rows may be lost with it.
+                proposed = datetime.fromtimestamp(old.ruleset.created_at.ToNanoseconds() / 1e9, UTC)
+                for state, at in ((rows.PROPOSED, proposed), (rows.CHECKED, old.at)):
+                    row = rows.transition_row(old.ruleset, 0, state, RECOVERED, at)
+                    record.rows["transitions"].append(row)
+                self._recoverable[old.ruleset.id] = record
         self._filled.set()
 
     def waiting(self) -> int:
@@ -113,11 +143,10 @@ class History:
 
     def _take_batch(self) -> None:
         records = [self._buffer.popleft() for _ in range(min(BATCH_RECORDS, len(self._buffer)))]
-        rule_rows = [row for record in records for row in record.rule_rows]
         token = uuid.uuid4().hex
-        if rule_rows:
-            self._inserts.append(("rules", rule_rows, f"{token}-rules"))
-        self._inserts.append(("rulesets", [record.ruleset_row for record in records], token))
+        for table in TABLES:
+            if table_rows := [row for record in records for row in record.rows.get(table, ())]:
+                self._inserts.append((table, table_rows, f"{token}-{table}"))
 
     async def _find_unrecorded(self) -> None:
         if not self._recoverable:
@@ -126,7 +155,7 @@ class History:
         recorded = await self._ids_in("recorded")
         ruled = await self._ids_in("ruled")
         missing = [
-            replace(record, rule_rows=[]) if ruleset_id in ruled else record
+            replace(record, rows={**record.rows, "rules": []}) if ruleset_id in ruled else record
             for ruleset_id, record in self._recoverable.items()
             if ruleset_id not in recorded
         ]
@@ -155,3 +184,21 @@ class History:
                 [r.version for r in dropped],
             )
         self._filled.set()
+
+
+def _published(ruleset: Ruleset, version: int, reason: str, at: datetime, ended: Ruleset | None) -> Record:
+    """Returns the rows of a version. Of a trial, the rules are those that it tries."""
+    on_trial = ruleset.HasField("canary")
+    routed = ruleset.canary.ruleset if on_trial else ruleset
+    state = rows.CANARY if on_trial else rows.PUBLISHED
+    made = {
+        "rules": rows.rule_rows(routed, version, at),
+        "transitions": [rows.transition_row(ruleset, version, state, reason, at)],
+        "rulesets": [rows.ruleset_row(routed, version, rows.PUBLISHED, reason, at)],
+    }
+    if ended is not None:
+        kept = ruleset.concludes == ended.version and ruleset.origin != ORIGIN_OPERATOR
+        why = reason or f"ended by {ruleset.id}"
+        row = rows.transition_row(ended, version, rows.KEPT if kept else rows.ROLLED_BACK, why, at)
+        made["transitions"].append(row)
+    return Record(version, made)

@@ -61,8 +61,11 @@ class HotState:
         self._changed = asyncio.Event()
 
     def in_force(self, rulesets: dict[str, Ruleset]) -> None:
-        """Notes the rulesets by cluster. Their keys never expire."""
-        for cluster, ruleset in rulesets.items():
+        """Notes the rulesets by cluster, without what is on trial. Their keys never expire."""
+        for cluster, stored in rulesets.items():
+            ruleset = Ruleset()
+            ruleset.CopyFrom(stored)
+            ruleset.ClearField("canary")
             if self._rulesets.get(cluster) == ruleset:
                 continue
             self._rulesets[cluster] = ruleset

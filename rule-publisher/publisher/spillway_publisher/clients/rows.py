@@ -1,4 +1,4 @@
-"""Converts messages to rows of contracts/clickhouse (0011, 0012, 0013). Pure.
+"""Converts messages to rows of contracts/clickhouse (0011, 0012, 0013, 0031, 0033). Pure.
 
 The columns are in the order of sql/.
 """
@@ -9,8 +9,12 @@ from importlib import resources
 from spillway.v1.acknowledgement_pb2 import OUTCOME_ACK, OUTCOME_NACK, Acknowledgement
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import traffic_class
+from spillway_contracts.acts import Act
 
 PUBLISHED, REFUSED = "published", "refused"
+# States of table transitions, besides these two
+PROPOSED, CHECKED, ACKNOWLEDGED = "proposed", "checked", "acknowledged"
+CANARY, KEPT, ROLLED_BACK = "canary", "kept", "rolled_back"
 OUTCOMES = {OUTCOME_ACK: "ack", OUTCOME_NACK: "nack"}
 
 
@@ -21,9 +25,39 @@ def sql(name: str) -> str:
 
 def ruleset_row(ruleset: Ruleset, version: int, outcome: str, reason: str, at: datetime) -> tuple:
     """Returns the audit row of one proposal; the version is 0 when it was refused."""
+    window = ruleset.input_window.id
+    return at, ruleset.id, version, _origin(ruleset), ruleset.policy, window, outcome, reason
+
+
+def transition_row(ruleset: Ruleset, version: int, state: str, reason: str, at: datetime) -> tuple:
+    """Returns the row of a proposal that has reached a state; version 0: it has none yet."""
+    return at, ruleset.id, version, state, _origin(ruleset), reason
+
+
+def _origin(ruleset: Ruleset) -> str:
     known = ruleset.origin in Origin.values() and ruleset.origin
-    origin = Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower() if known else ""
-    return at, ruleset.id, version, origin, ruleset.policy, ruleset.input_window.id, outcome, reason
+    return Origin.Name(ruleset.origin).removeprefix("ORIGIN_").lower() if known else ""
+
+
+def act_row(
+    act: Act,
+    at: datetime,
+    outcome: str,
+    detail: str = "",
+    before: str = "",
+    after: str = "",
+    proposal: str = "",
+) -> tuple:
+    """Returns the row of an outcome of an act."""
+    who = act.actor, act.issuer, act.via
+    expires = (act.expires or at).astimezone(UTC)
+    values = before, after, act.reason, expires, proposal, outcome, detail
+    return at, act.id, *who, act.act, act.target, *values
+
+
+def unreadable_act_row(sequence: int, via: str, at: datetime, outcome: str, detail: str) -> tuple:
+    """Returns the row of a message that is no act. Its number in the stream stands for an id."""
+    return at, f"message-{sequence}", "", "", via, "", "", "", "", "", at, "", outcome, detail
 
 
 def rule_rows(ruleset: Ruleset, version: int, at: datetime) -> list[tuple]:

@@ -1,4 +1,4 @@
-"""Runs `status`, `history`, `rollback` and `reset-fence` over one connection each.
+"""Runs the commands that connect: status, history, rollback, reset-fence, act and acts.
 
 Each command asks a question or sends a proposal, and prints the answer.
 """
@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 from nats.js.errors import NotFoundError
 from spillway.v1.ruleset_pb2 import Ruleset
 from spillway_contracts import names
+from spillway_contracts.acts import Act, KeptAct
 from spillway_runtime.status import describe
 
 from spillway_publisher.bucket import jetstream
+from spillway_publisher.bucket.acts import ActsBucket
 from spillway_publisher.bucket.bucket import LARGEST_VERSION
 from spillway_publisher.bucket.checkpoints import Reader
 from spillway_publisher.bucket.keys import Keys
@@ -204,3 +206,35 @@ async def _in_force(js, signed: _Signed, proposal: Ruleset, clusters: Collection
         f"proposal {proposal.id} was sent but is not in force everywhere after {WAIT_S:g} s: does the "
         f"publisher run? If it refused, table rulesets and its log say why"
     )
+
+
+async def act(settings: OperatorSettings, wanted: Act) -> int:
+    """Sends an act, waits until the publisher has accepted it, and prints how to end it."""
+    bucket = ActsBucket(Keys(None, settings.ruleset_keys), Telemetry())
+    async with _jetstream(settings) as js:
+        subject = names.NATS_SUBJECT_ACTS.format(via=wanted.via)
+        await js.publish(subject, wanted.to_json().encode(), headers={"Nats-Msg-Id": wanted.id})
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            kept = (await bucket.read(js)).get(wanted.ends or wanted.id)
+            if kept is not None and wanted in (kept.act, kept.ended_by):
+                print(operator.accepted(wanted, kept))
+                return 0
+            await asyncio.sleep(0.2)
+    raise operator.OperatorError(
+        f"act {wanted.id} was sent but is not accepted after {WAIT_S:g} s: does the publisher run? If it refused, "
+        "table operator_acts and its log say why"
+    )
+
+
+async def acts(settings: OperatorSettings, every: bool, as_json: bool) -> int:
+    """Prints the acts in force, or every act that the bucket has not forgotten."""
+    telemetry = Telemetry()
+    bucket = ActsBucket(Keys(None, settings.ruleset_keys), telemetry)
+    async with _jetstream(settings) as js:
+        found: Collection[KeptAct] = (await bucket.read(js)).values()
+    if refused := sum(n for name, n in telemetry.counters.items() if name.startswith("malformed.")):
+        print(f"left out: {refused} acts that SPILLWAY_RULESET_KEYS did not sign", file=sys.stderr)
+    table = operator.act_rows(found, datetime.now(UTC), every)
+    print(json.dumps(table) if as_json else operator.format_table(table, "no act is in force"))
+    return 0

@@ -1,8 +1,9 @@
-"""The logic of status, rollback, reset-fence and validate.
+"""The logic of status, rollback, reset-fence, act, acts and validate.
 
 Pure, except that validate reads a file.
 """
 
+import json
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +13,8 @@ from pathlib import Path
 from google.protobuf import json_format
 from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Origin, Ruleset
 from spillway.v1.topology_pb2 import Topology
-from spillway_contracts import slices
+from spillway_contracts import ContractError, slices
+from spillway_contracts.acts import Act, KeptAct
 
 from spillway_publisher.rules.checks import contract_problems
 
@@ -46,6 +48,7 @@ def status_rows(
                 "rules": len(ruleset.rules),
                 "age_s": round((now_ns - ruleset.created_at.ToNanoseconds()) / SECOND, 1),
                 "expires_in_s": round((ruleset.expires_at.ToNanoseconds() - now_ns) / SECOND, 1),
+                "trial_until": _trial_until(ruleset),
                 "acks": acks,
                 "nacks": nacks,
             }
@@ -53,13 +56,21 @@ def status_rows(
     return result
 
 
-def format_table(table: list[dict]) -> str:
-    """Formats rows as a table for people.
+def _trial_until(ruleset: Ruleset) -> str:
+    """Returns when relays end what is on trial at the latest; empty without a trial."""
+    if not ruleset.HasField("canary"):
+        return ""
+    until = datetime.fromtimestamp(ruleset.canary.until.ToNanoseconds() / SECOND, UTC)
+    return until.isoformat(timespec="seconds")
+
+
+def format_table(table: list[dict], empty: str = "no ruleset was published yet") -> str:
+    """Formats rows as a table for people. `empty`: what to say without rows.
 
     While `expires_in_s` is negative, relays hold the rules and give them up in steps.
     """
     if not table:
-        return "no ruleset was published yet"
+        return empty
     lines = [list(table[0]), *([("?" if v is None else str(v)) for v in row.values()] for row in table)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
@@ -166,8 +177,8 @@ def rollback(old: Ruleset, newest: int, reason: str, lifetime_s: float, now_ns: 
     """
     proposal = Ruleset()
     proposal.CopyFrom(old)
-    proposal.ClearField("fencing_token")
-    proposal.ClearField("reset_fences")
+    for field in ("fencing_token", "reset_fences", "canary", "concludes"):
+        proposal.ClearField(field)
     if newest:
         proposal.base_version = newest
     proposal.ClearField("denials")  # the publisher sets the present ones
@@ -188,6 +199,63 @@ def reset_fences(origins: Collection[str], reason: str, now_ns: int) -> Ruleset:
     proposal.reason = f"fencing tokens of {', '.join(origins)} reset: {reason}"
     proposal.created_at.FromNanoseconds(now_ns)
     return proposal
+
+
+def act(kind: str, reason: str, actor: str, now: datetime, lifetime_s: float | None, **target: object) -> Act:
+    """Returns an act of the operator at this command. `lifetime_s` None: it ends another one.
+
+    `target`: what the kind of act needs. Raises OperatorError when it breaks the contract.
+    """
+    values: dict[str, object] = {
+        "id": f"{kind.replace('_', '-')}-{uuid.uuid4().hex[:12]}",
+        "act": kind,
+        "reason": reason,
+        "actor": actor,
+        "issuer": "os",
+        "via": "operator",
+        **{key: value for key, value in target.items() if value is not None},
+    }
+    if lifetime_s is not None:
+        values["expires"] = (now + timedelta(seconds=lifetime_s)).isoformat()
+    try:
+        return Act.from_json(json.dumps(values))
+    except ContractError as error:
+        raise OperatorError(str(error)) from error
+
+
+def accepted(act: Act, kept: KeptAct) -> str:
+    """Returns what became of the act, and the command that undoes it."""
+    if act.act == "end":
+        return f"{kept.act.id} has ended: {kept.act.act} no longer applies"
+    until = kept.expires.isoformat(timespec="seconds")
+    changed = f"{kept.before} is now {kept.after}" if kept.before != kept.after else f"{kept.after} as before"
+    return (
+        f"{act.id} is in force until {until}: {act.act}, {changed}\n"
+        f"to end it: python -m spillway_publisher act end {act.id} --reason TEXT"
+    )
+
+
+def act_rows(found: Iterable[KeptAct], now: datetime, every: bool) -> list[dict]:
+    """Returns one row per act, oldest first. `every`: also those that have ended or expired."""
+    return [
+        {
+            "id": kept.act.id,
+            "act": kept.act.act,
+            "target": kept.act.target,
+            "state": "in force" if kept.in_force(now) else "ended" if kept.ended_by else "expired",
+            "until": (kept.ended_at or kept.expires).astimezone(UTC).isoformat(timespec="seconds"),
+            "actor": kept.act.actor,
+            "issuer": kept.act.issuer,
+            "via": kept.act.via,
+            "at": kept.at.astimezone(UTC).isoformat(timespec="seconds"),
+            "before": kept.before,
+            "after": kept.after,
+            "reason": kept.act.reason,
+            "ended_by": kept.ended_by.actor if kept.ended_by else "",
+        }
+        for kept in sorted(found, key=lambda kept: (kept.at, kept.act.id))
+        if every or kept.in_force(now)
+    ]
 
 
 def validate(path: Path, topology: Topology) -> list[str]:

@@ -16,7 +16,7 @@ class TopologySettings(Settings):
 
 
 class OperatorSettings(NatsWire, ClickHouseWire, Settings):
-    """Settings of the commands `status`, `history`, `rollback` and `reset-fence`.
+    """Settings of the commands that connect, such as `status`, `rollback` and `act`.
 
     `status` reads acknowledgements from ClickHouse when its URL is set.
     """

@@ -9,7 +9,7 @@ from spillway_contracts import ContractError, traffic_class
 from spillway_contracts import ruleset as contract
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher.rules import fences
+from spillway_publisher.rules import denials, fences
 
 SECOND = 1_000_000_000
 
@@ -112,16 +112,28 @@ def authority_problems(proposal: Ruleset, context: Context) -> list[str]:
     """
     if problems := _fence_problems(proposal, context):
         return problems
-    if context.policy.frozen and not is_local_first(proposal):
-        return ["frozen: true: only local-first is published (no rules, or all weight on the own cluster)"]
-    if context.policy.operator_hold and proposal.origin != ORIGIN_OPERATOR and not context.resumed:
-        for cluster, held in sorted(context.in_force.items()):
-            remaining = held.expires_at.ToNanoseconds() - context.now_ns
-            # A ruleset without rules is the kill switch's, which holds by itself.
-            if held.origin == ORIGIN_OPERATOR and held.rules and remaining > 0:
-                who = f"version {held.version} of origin ORIGIN_OPERATOR"
-                where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
-                return [f"operator_hold: true: {who} is {where}; only the operator replaces it"]
+    if context.policy.kill and not is_local_first(proposal):
+        return ["kill: true: only local-first is published (no rules, or all weight on the own cluster)"]
+    return _hold_problems(proposal, context)
+
+
+def _hold_problems(proposal: Ruleset, context: Context) -> list[str]:
+    """Returns why an operator's ruleset keeps the proposal out.
+
+    A trial's rollback holds whatever the file says: else the same would be tried again and again.
+    Without rules, any other one is the kill switch's, which holds by itself.
+    """
+    if proposal.origin == ORIGIN_OPERATOR or context.resumed:
+        return []
+    for cluster, held in sorted(context.in_force.items()):
+        remaining = held.expires_at.ToNanoseconds() - context.now_ns
+        is_rollback = denials.is_rollback(held)
+        kept = is_rollback or (held.rules and context.policy.operator_hold)
+        if held.origin == ORIGIN_OPERATOR and kept and remaining > 0:
+            why = "a trial was rolled back" if is_rollback else "operator_hold: true"
+            who = f"version {held.version} of origin ORIGIN_OPERATOR"
+            where = f"in force in {cluster!r} for {remaining / SECOND:.0f} s more"
+            return [f"{why}: {who} is {where}; only the operator replaces it"]
     return []
 
 
@@ -148,7 +160,7 @@ def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
             f"fencing_token: {proposal.fencing_token}; must be at most {fences.largest(context.now_ns)}: a lease's "
             f"token is Redis's clock in microseconds"
         ]
-    if proposal.reset_fences:
+    if proposal.reset_fences or proposal.concludes:
         return []
     newest = context.fences.get(proposal.origin, 0)
     if context.resumed or proposal.origin == ORIGIN_OPERATOR or proposal.fencing_token >= newest:
@@ -160,7 +172,10 @@ def _fence_problems(proposal: Ruleset, context: Context) -> list[str]:
 
 
 def is_local_first(ruleset: Ruleset) -> bool:
-    """Returns whether the ruleset keeps every request in the cluster that it comes from."""
+    """Returns whether the ruleset, and one on trial, keeps every request in its cluster."""
     return all(
-        d.cluster == rule.source_cluster for rule in ruleset.rules for d in rule.destinations if d.weight
+        d.cluster == rule.source_cluster
+        for rule in (*ruleset.rules, *ruleset.canary.ruleset.rules)
+        for d in rule.destinations
+        if d.weight
     )

@@ -17,6 +17,8 @@ SECOND = 10**9
 # Lifetime in seconds of expired rules that are published again, and of denials without rules.
 # Denials hold beyond it.
 LIFETIME_S = 120
+# How the id of a trial's rollback begins, and of what renews it: it holds until it expires.
+ROLLED_BACK = "rolled-back-"
 
 
 def of(policy: Guardrails, clusters: Collection[str]) -> list[Denial]:
@@ -69,16 +71,17 @@ def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topol
     longer, the proposal has no rules: local-first within the denials.
     """
     proposal = slices.join(sorted(in_force.values(), key=lambda ruleset: ruleset.version))
-    proposal.id, proposal.version = f"denials-{uuid.uuid4()}", 0
+    holds = any(is_rollback(ruleset) for ruleset in in_force.values())
+    proposal.id, proposal.version = f"{ROLLED_BACK if holds else ''}denials-{uuid.uuid4()}", 0
     # Not older than what it replaces, because that proposer's clock may be ahead of ours.
     newest = max((r.created_at.ToNanoseconds() for r in in_force.values()), default=0)
     proposal.created_at.FromNanoseconds(max(now_ns, newest))
-    for field in ("denials", "reset_fences", "reason", "base_version"):
+    for field in ("denials", "reset_fences", "reason", "base_version", "canary", "concludes"):
         proposal.ClearField(field)
     # If another change comes in between, this proposal is refused and the service makes a new one.
     proposal.base_version = max((r.version for r in in_force.values()), default=0)
-    allowed = (_allowed(rule, policy) for rule in held.rules(in_force, topology, now_ns))
-    rules = [rule for rule in allowed if rule.destinations]
+    adapted = (allowed(rule, policy) for rule in held.rules(in_force, topology, now_ns))
+    rules = [rule for rule in adapted if rule.destinations]
     del proposal.rules[:]
     proposal.rules.extend(rules)
     expiry = _expiry(in_force)
@@ -93,12 +96,16 @@ def renewed(in_force: Mapping[str, Ruleset], policy: Guardrails, topology: Topol
     return proposal
 
 
+def is_rollback(ruleset: Ruleset) -> bool:
+    return ruleset.origin == ORIGIN_OPERATOR and ruleset.id.startswith(ROLLED_BACK)
+
+
 def _expiry(in_force: Mapping[str, Ruleset]) -> int:
     """Returns the Unix nanoseconds at which the first ruleset expires; 0 without any ruleset."""
     return min((ruleset.expires_at.ToNanoseconds() for ruleset in in_force.values()), default=0)
 
 
-def _allowed(rule: Rule, policy: Guardrails) -> Rule:
+def allowed(rule: Rule, policy: Guardrails) -> Rule:
     """Returns the rule without its denied destinations; no destinations when all are denied."""
     class_id = traffic_class.format_id(rule.traffic_class)
     kept = {

@@ -1,10 +1,10 @@
 """Decides about a proposal: publish it, perhaps changed, or refuse it with every reason. Pure.
 
 The checks come in this order: contract, freshness, kill switch, operator's hold, whether the rules
-in force are known (checks.py), the base version (bases.py). Then, per rule: pins, denied
-destinations, minimum local share, maximum shift. Denied destinations fail closed: one refuses the
-whole ruleset. The published ruleset also carries the denials of the guardrail file, which relays
-apply where there is no rule.
+in force are known (checks.py), a ruleset on trial (canary.py), the base version (bases.py), frozen
+weights (freeze.py). Then, per rule: pins, denied destinations, minimum local share, maximum shift.
+Denied destinations fail closed: one refuses the whole ruleset. The published ruleset also carries
+the denials of the guardrail file, which relays apply where there is no rule.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from spillway_contracts import ruleset as contract
 from spillway_contracts.bases import RuleKey, rule_key
 from spillway_contracts.guardrails import Guardrails
 
-from spillway_publisher.rules import checks, denials, held, weights
+from spillway_publisher.rules import canary, checks, denials, freeze, held, weights
 from spillway_publisher.rules.checks import SECOND, Context
 
 
@@ -25,7 +25,7 @@ class Decision:
     """The ruleset to publish, or None when the proposal is refused.
 
     `reason` names keys, values and what is allowed. `refused_by` is one of contract, freshness,
-    authority, unknown, base, guardrails and shadow.
+    authority, unknown, trial, base, freeze, guardrails and shadow.
     """
 
     ruleset: Ruleset | None
@@ -48,8 +48,12 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
         return _refused("authority", problems)
     if problems := checks.unknown_problems(proposal, context):
         return _refused("unknown", problems)
+    if problems := canary.problems(proposal, context):
+        return _refused("trial", problems)
     if not context.resumed and (problems := bases.conflicts(asked, context.in_force, context.now_ns)):
         return _refused("base", problems)
+    if problems := freeze.problems(proposal, context):
+        return _refused("freeze", problems)
     result, changes, problems = _guard(proposal, context)
     # Whatever the guardrails changed, a ruleset that breaks the contract is not published.
     problems = problems or contract.check(result, context.topology)
@@ -64,6 +68,11 @@ def decide(proposal: Ruleset, context: Context) -> Decision:
     return Decision(result, "; ".join(filter(None, reasons + changes)))
 
 
+def guarded(ruleset: Ruleset, context: Context) -> Ruleset:
+    """Returns the ruleset within the guardrails, as `decide` changes it, without checking it."""
+    return _guard(ruleset, context)[0]
+
+
 def _refused(by: str, problems: list[str]) -> Decision:
     return Decision(None, "; ".join(problems), by)
 
@@ -72,6 +81,7 @@ def _guard(proposal: Ruleset, context: Context) -> tuple[Ruleset, list[str], lis
     """Returns the guarded ruleset, the changes made to it, and the problems to refuse it for."""
     result, problems = Ruleset(), []
     result.CopyFrom(proposal)
+    result.ClearField("canary")
     del result.denials[:]
     result.denials.extend(denials.of(context.policy, [c.name for c in context.topology.clusters]))
     changes = _cut_expiry(result, context)
@@ -119,11 +129,11 @@ def _rules_in_force(context: Context) -> dict[RuleKey, Rule]:
 
 
 def _apply_pins(result: Ruleset, policy: Guardrails) -> dict[RuleKey, bool]:
-    """Sets every pinned rule to its pin, and adds missing ones. Does nothing while frozen.
+    """Sets every pinned rule to its pin, and adds missing ones. Does nothing while killed.
 
     Returns for each pinned rule whether its weights changed.
     """
-    pins = [] if policy.frozen else policy.pins
+    pins = [] if policy.kill else policy.pins
     rules = {rule_key(rule): rule for rule in result.rules}
     pinned = {}
     for pin in pins:

@@ -9,7 +9,9 @@ from spillway.v1.ruleset_pb2 import Destination, Rule, Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import denials as contract
 from spillway_contracts import hold, traffic_class
-from spillway_contracts.bases import positive
+from spillway_contracts.bases import RuleKey, positive
+
+from spillway_publisher.rules.weights import TOTAL
 
 
 def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> list[Rule]:
@@ -30,6 +32,11 @@ def rules(in_force: Mapping[str, Ruleset], topology: Topology, now_ns: int) -> l
             if weights:
                 made.append(rule if weights == positive(rule) else reweighted(rule, weights))
     return made
+
+
+def routed(rule: Rule | None, key: RuleKey) -> Mapping[str, int]:
+    """Returns the rule's weights above 0. Without any, relays serve local-first."""
+    return positive(rule) or {key[0]: TOTAL}
 
 
 def reweighted(rule: Rule, weights: Mapping[str, int]) -> Rule:

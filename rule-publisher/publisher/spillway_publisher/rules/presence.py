@@ -13,7 +13,9 @@ is known about any Envoy, so no Envoy ages during that time.
 import re
 from dataclasses import dataclass
 
-from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway.v1.heartbeat_pb2 import CallsInFlight, Heartbeat
+
+from spillway_publisher.rules import in_flight
 
 # An Envoy notices a dead host after 15 s (keep-alive in infra/envoy/pod.yaml). Then it must connect
 # and be reported.
@@ -47,8 +49,20 @@ def check(heartbeat: Heartbeat) -> None:
         )
     if heartbeat.hold_seconds > HOLD_S:
         raise Unacceptable("hold", f"hold_seconds: {heartbeat.hold_seconds}; must be at most {HOLD_S}")
+    for service in heartbeat.services:
+        if service.HasField("pods") != service.HasField("ready_pods") or service.ready_pods > service.pods:
+            raise Unacceptable(
+                "pods",
+                f"services[{service.service[:80]!r}]: pods {service.pods}, ready_pods {service.ready_pods}; "
+                "must be both absent, or ready_pods at most pods",
+            )
     if (named := sum(len(s.envoys) for s in heartbeat.services)) > ENVOYS:
         raise Unacceptable("envoys", f"services[].envoys: {named} in all; must be at most {ENVOYS}")
+    if (size := in_flight.size(heartbeat)) > in_flight.DESTINATIONS:
+        raise Unacceptable(
+            "calls_in_flight",
+            f"calls_in_flight: {size} services and destinations; must be at most {in_flight.DESTINATIONS}",
+        )
 
 
 @dataclass(frozen=True)
@@ -71,9 +85,13 @@ class Presence:
         # relay -> sending time of the last heartbeat rejected since then as older
         self._behind: dict[str, int] = {}
         self._versions: dict[str, int] = {}  # relay -> ruleset version that it serves
+        self._trying: dict[str, int] = {}  # relay -> version on trial that it serves; 0: none
         self._holds: dict[
             str, int
         ] = {}  # relay -> seconds for which it holds an expired ruleset, if reported
+        # relay -> service -> pods and ready pods, where it knows them
+        self._pods: dict[str, dict[str, tuple[int, int]]] = {}
+        self._calls: dict[str, tuple[CallsInFlight, ...]] = {}  # relay -> calls in flight
         # Key: (service, hash of an Envoy), or (service, relay) for Envoys that a relay does not
         # name.
         self._seen: dict[tuple[str, int | str], _Seen] = {}
@@ -99,6 +117,19 @@ class Presence:
             return None
         return max(self._versions[r] for r, at in self.relays.items() if at + self._ttl_s > self._latest_at)
 
+    @property
+    def trying(self) -> int:
+        """The version on trial that every live relay serves; 0 unless all serve the same."""
+        served = {self._trying[relay] for relay in self._reporting()}
+        return served.pop() if len(served) == 1 else 0
+
+    def envoys(self) -> frozenset[int]:
+        """Returns the hashes of the Envoys that relays name.
+
+        Relays of 0.1.0 count their Envoys without naming them.
+        """
+        return frozenset(envoy for _, envoy in self._seen if isinstance(envoy, int))
+
     def hear(self, heartbeat: Heartbeat, at: float) -> bool:
         """Takes a checked heartbeat that arrived at `at`.
 
@@ -114,11 +145,18 @@ class Presence:
         self._first = at if self._first is None else self._first
         self._latest_at, self._ttl_s = max(self._latest_at, at), ttl_s
         self.relays[relay], self._versions[relay] = at, heartbeat.ruleset_version
+        self._trying[relay] = heartbeat.canary_version
         self._holds.pop(relay, None)
         if heartbeat.HasField("hold_seconds"):
             self._holds[relay] = heartbeat.hold_seconds
         self._sent[relay] = heartbeat.at.ToMicroseconds()
         self._behind.pop(relay, None)
+        self._pods[relay] = {
+            service.service: (service.pods, service.ready_pods)
+            for service in heartbeat.services
+            if service.HasField("pods")
+        }
+        self._calls[relay] = tuple(heartbeat.calls_in_flight)
         for service in heartbeat.services:
             for envoy in service.envoys:
                 self._seen[service.service, envoy] = _Seen(relay, at, ttl_s)
@@ -143,9 +181,23 @@ class Presence:
         reporting = self._reporting()
         if all(relay in self._holds for relay in reporting):
             union.hold_seconds = max(self._holds[relay] for relay in reporting)
+        pods = self._known_pods(reporting)
         for service, count in sorted(counts.items()):
-            union.services.add(service=service, connected_envoys=min(count, 2**32 - 1))
+            found = union.services.add(service=service, connected_envoys=min(count, 2**32 - 1))
+            if service in pods:
+                found.pods, found.ready_pods = pods[service]
+        union.calls_in_flight.extend(in_flight.total(self._calls[relay] for relay in reporting))
         return union
+
+    def _known_pods(self, reporting: list[str]) -> dict[str, tuple[int, int]]:
+        """Returns pods and ready pods by service, from the relay that reported them last.
+
+        All relays of a cluster read the same API, so their numbers are not added.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for relay in sorted(reporting, key=lambda name: self.relays[name]):
+            found |= self._pods.get(relay, {})
+        return found
 
     def _older(self, heartbeat: Heartbeat, at: float) -> bool:
         """Returns whether the heartbeat was sent no later than the last one taken from its relay.
@@ -188,6 +240,8 @@ class Presence:
         self._forget(longest_silent)
 
     def _forget(self, relay: str) -> None:
-        del self.relays[relay], self._versions[relay], self._sent[relay]
+        del self.relays[relay], self._versions[relay], self._sent[relay], self._trying[relay]
         self._behind.pop(relay, None)
         self._holds.pop(relay, None)
+        self._pods.pop(relay, None)
+        self._calls.pop(relay, None)

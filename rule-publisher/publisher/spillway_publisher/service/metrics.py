@@ -21,6 +21,7 @@ FAMILIES = (
     Family(_P + "ruleset_local_share_ratio", "Mean share that rules keep in the cluster, all rules alike.", ("cluster",)),
     Family(_P + "proposals_total", "Proposals by outcome: `published`, `refused`, `duplicate`, `conflict`.", ("outcome",)),
     Family(_P + "refused_proposals_total", "Refused proposals, by the check that refused them.", ("by",)),
+    Family(_P + "acts_total", "Operators' acts by outcome: `accepted`, `refused`.", ("outcome",)),
     Family(_P + "guardrails_wrong_total", "Changes of the guardrail file that were refused; the last good one stays."),
     Family(_P + "keys_taken_total", "Changes of the key files that are in use."),
     Family(_P + "keys_wrong_total", "Changes of the key files that were refused; the last good keys stay."),
@@ -41,6 +42,7 @@ FAMILIES = (
 _COUNTERS = {
     "proposals.": "proposals_total",
     "refused.": "refused_proposals_total",
+    "acts.": "acts_total",
     "malformed.": "malformed_total",
     "guardrails.wrong": "guardrails_wrong_total",
     "keys.taken": "keys_taken_total",

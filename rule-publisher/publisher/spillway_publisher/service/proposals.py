@@ -8,6 +8,7 @@ keys are written.
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 from nats.aio.msg import Msg
@@ -20,14 +21,30 @@ from spillway_runtime.logs import fields
 
 from spillway_publisher.bucket.bucket import Bucket, ConflictError
 from spillway_publisher.bucket.jetstream import TROUBLE
+from spillway_publisher.clients import rows
 from spillway_publisher.clients.history import History
 from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.telemetry import Telemetry, log
-from spillway_publisher.rules import fences
+from spillway_publisher.rules import canary, fences, trying
 from spillway_publisher.rules.checks import Context, contract_problems
-from spillway_publisher.rules.guardrails import decide
+from spillway_publisher.rules.guardrails import Decision, decide
+from spillway_publisher.rules.weights import TOTAL
 
 FETCH_S = 2.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A version that is being written. The write may have succeeded although its answer was lost.
+
+    `ended`: the ruleset on trial that it replaces.
+    """
+
+    proposal_id: str
+    version: int
+    ruleset: Ruleset
+    reason: str
+    ended: Ruleset | None
 
 
 class Proposals:
@@ -57,9 +74,7 @@ class Proposals:
         # the refusal. The bucket knows the tokens of published versions, across restarts too.
         self._refused_fences: dict[Origin, tuple[int, int]] = {}
         self._unsettled: Msg | None = None
-        # The last attempt to publish: the proposal's id, the version, the ruleset, and the reason.
-        # Its write may have succeeded although the answer was lost.
-        self._attempt: tuple[str, int, Ruleset, str] | None = None
+        self._attempt: Attempt | None = None
 
     def forget(self) -> None:
         """Drops the unsettled message because its connection is closed.
@@ -100,6 +115,8 @@ class Proposals:
             )
             await message.term()
             return
+        # The time at which NATS stored it, which is the same when it is delivered again
+        self._history.reached(proposal, 0, rows.PROPOSED, proposal.reason, message.metadata.timestamp)
         if problem := origin_problem(proposal, message.subject):
             self._refuse(proposal, "authority", problem)
             await message.term()
@@ -116,6 +133,7 @@ class Proposals:
 
     async def _settle(self, proposal: Ruleset, message: Msg) -> bool:
         """Returns True when the proposal is published, now or earlier; False when it is refused."""
+        read = False
         while True:
             given = self._bucket.version_of(proposal.id)
             if given is not None and not self._bucket.missing(given):
@@ -127,24 +145,42 @@ class Proposals:
                 self.in_force(),
                 time.time_ns(),
                 resumed=given is not None,
-                fences=self._fences(),
+                fences=self.fences(),
                 placement=self.placement(),
                 unknown=self.unknown(),
             )
             decision = decide(self._whole(proposal, context), context)
+            if decision.ruleset is None and not read:
+                # The other publisher may have written since: what it began is completed
+                await self._bucket.refresh()
+                read = True
+                continue
             if decision.ruleset is None:
                 self._note_refused_fence(proposal)
                 written = f" (version {given} had been written to some clusters)" if given else ""
                 self._refuse(proposal, decision.refused_by, decision.reason + written)
                 return False
             version = given or self._bucket.next_version()
-            bases.stamp(decision.ruleset, context.in_force, version)
-            self._attempt = (proposal.id, version, decision.ruleset, decision.reason)
+            self._history.reached(proposal, 0, rows.CHECKED, decision.reason)
+            self._attempt = self._attempted(proposal.id, decision, context, given, version)
             try:
-                await self._write(decision.ruleset, version, claimed=given is not None)
+                await self._write(self._attempt.ruleset, version, claimed=given is not None)
             except ConflictError:
                 self._telemetry.counters["proposals.conflict"] += 1
                 await self._bucket.load()
+
+    def _attempted(
+        self, proposal_id: str, decision: Decision, context: Context, given: int | None, version: int
+    ) -> Attempt:
+        """Returns what is to be written: the decision's ruleset, or its trial."""
+        assert decision.ruleset is not None  # a refused one is not written
+        before = {c: ruleset for c, ruleset in context.in_force.items() if ruleset.version != given}
+        ended = canary.on(before, self._clusters)
+        ruleset, reason = decision.ruleset, decision.reason
+        if (trial := trying.begun(ruleset, context, given)) is not None:
+            ruleset, reason = trial, "; ".join(filter(None, [reason, _tried(trial)]))
+        bases.stamp(ruleset, context.in_force, version)
+        return Attempt(proposal_id, version, ruleset, reason, ended.whole if ended else None)
 
     async def _write(self, ruleset: Ruleset, version: int, claimed: bool) -> None:
         """Claims the version, then writes the keys where it is missing.
@@ -164,7 +200,8 @@ class Proposals:
             return fences.reset(proposal, context.in_force, context.policy, context.topology, context.now_ns)
         return proposal
 
-    def _fences(self) -> dict[Origin, int]:
+    def fences(self) -> dict[Origin, int]:
+        """Returns the newest fencing token of each origin, of published and refused proposals."""
         newest = self._bucket.fences.newest()
         for origin, (token, version) in self._refused_fences.items():
             if version >= self._bucket.fences.reset_in(origin):
@@ -182,21 +219,23 @@ class Proposals:
         if bases.partial_problems(proposal, in_force):
             return
         if not contract_problems(bases.completed(proposal, in_force), self._topology):
-            known = max(self._fences().get(proposal.origin, 0), proposal.fencing_token)
+            known = max(self.fences().get(proposal.origin, 0), proposal.fencing_token)
             self._refused_fences[proposal.origin] = (known, self._bucket.newest_version)
 
     def _note_written(self, ruleset_id: str, version: int) -> None:
         """Records the publication once every cluster has this version or a newer one."""
-        if self._attempt is None or self._attempt[:2] != (ruleset_id, version):
+        attempt = self._attempt
+        if attempt is None or (attempt.proposal_id, attempt.version) != (ruleset_id, version):
             self._telemetry.counters["proposals.duplicate"] += 1
             return
-        (_, _, ruleset, reason), self._attempt = self._attempt, None
-        self._publish_noted(ruleset, version, reason)
+        self._attempt = None
+        self._publish_noted(attempt)
 
-    def _publish_noted(self, ruleset: Ruleset, version: int, reason: str) -> None:
+    def _publish_noted(self, attempt: Attempt) -> None:
+        ruleset, version, reason = attempt.ruleset, attempt.version, attempt.reason
         self._telemetry.counters["proposals.published"] += 1
         self._hot_state.in_force(self.in_force())
-        self._history.published(ruleset, version, reason)
+        self._history.published(ruleset, version, reason, attempt.ended)
         whole = Ruleset(version=version)
         whole.MergeFrom(ruleset)
         self.on_published(whole)
@@ -216,16 +255,23 @@ class Proposals:
         log.warning("proposal refused", extra=fields(id=proposal.id, reason=reason))
 
 
+def _tried(trial: Ruleset) -> str:
+    where = ", ".join(trial.canary.clusters) or "all clusters"
+    return f"on trial by {trial.canary.share / TOTAL:.2%} of the Envoys of {where}"
+
+
 def origin_problem(proposal: Ruleset, subject: str) -> str | None:
     """Returns why the proposal's origin may not be proposed on this subject, or None.
 
     A subject's writer may propose in its own origin only. The operator's subject may propose in any
-    origin, and only it may ask for a reset of fences.
+    origin, and only it may ask for a reset of fences or conclude a trial.
     """
     operator = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
     origin = Origin.Name(proposal.origin) if proposal.origin in Origin.values() else str(proposal.origin)
     if proposal.reset_fences and subject != operator:
         return f"reset_fences: proposed by {subject}; only {operator} may ask for it"
+    if proposal.concludes and subject != operator:
+        return f"concludes: proposed by {subject}; only {operator} may conclude a trial"
     if problem := fences.reset_problem(proposal):
         return problem
     expected = names.NATS_SUBJECT_PROPOSALS.format(origin=origin.removeprefix("ORIGIN_").lower())

@@ -149,6 +149,20 @@ class Reports:
         """
         return {c: p.serving for c, p in self._live().items() if p.serving is not None}
 
+    def trying(self) -> dict[str, int]:
+        """Returns by cluster the version on trial that all of its relays serve; 0: none.
+
+        Clusters whose relays are silent are left out.
+        """
+        return {cluster: presence.trying for cluster, presence in self._live().items()}
+
+    def envoys(self) -> dict[str, frozenset[int]]:
+        """Returns by cluster the hashes of the Envoys that its relays name.
+
+        Clusters whose relays are silent are left out.
+        """
+        return {cluster: presence.envoys() for cluster, presence in self._live().items()}
+
     def _live(self) -> dict[str, Presence]:
         now = time.monotonic()
         return {c: p for c, p in self._presences.items() if self._caught_up and p.until > now}
@@ -203,15 +217,20 @@ class Reports:
                 await asyncio.sleep(RETRY_S)
 
 
-async def batches(consumer: JetStreamContext.PullSubscription) -> AsyncIterator[list[Msg]]:
-    """Yields what arrives, at least one message at a time."""
+async def batches(
+    consumer: JetStreamContext.PullSubscription, also_empty: bool = False
+) -> AsyncIterator[list[Msg]]:
+    """Yields what arrives, at least one message at a time.
+
+    With `also_empty` it also yields an empty list whenever nothing arrived for FETCH_S.
+    """
     while True:
         batch: list[Msg] = []
         with contextlib.suppress(TimeoutError):
             # Empty when the server ends the request early, as when it is restarted.
             batch = await consumer.fetch(BATCH, timeout=FETCH_S)
-        if batch:
+        if batch or also_empty:
             yield batch
-        else:
+        if not batch:
             # Raises when a server that lost its data has lost the consumer
             await consumer.consumer_info()

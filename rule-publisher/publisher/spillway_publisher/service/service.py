@@ -4,15 +4,14 @@ import asyncio
 import contextlib
 import signal
 import time
-import uuid
+from datetime import UTC, datetime
 
 from nats.aio.client import Client
-from spillway.v1.ruleset_pb2 import ORIGIN_OPERATOR, Ruleset
+from spillway.v1.ruleset_pb2 import Ruleset
 from spillway.v1.topology_pb2 import Topology
 from spillway_contracts import ContractError, names, slices
 from spillway_contracts.guardrails import GuardrailFile
 from spillway_runtime import health
-from spillway_runtime.logs import fields
 from spillway_runtime.status import describe
 
 from spillway_publisher.bucket import jetstream
@@ -26,18 +25,18 @@ from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.config import RunSettings
 from spillway_publisher.process.loops import end, run_together
 from spillway_publisher.process.telemetry import NATS, Telemetry, log
-from spillway_publisher.rules import denials
-from spillway_publisher.rules.checks import is_local_first
 from spillway_publisher.rules.known import Known
 from spillway_publisher.rules.presence import HANDOVER_S
 from spillway_publisher.service import metrics
+from spillway_publisher.service.acknowledging import Acknowledging
+from spillway_publisher.service.acting import Acting
+from spillway_publisher.service.enforcing import Enforcing, propose
 from spillway_publisher.service.proposals import Proposals
 from spillway_publisher.service.reports import Reports
+from spillway_publisher.service.trials import Trials
 
 RETRY_S = 0.5
 FLUSH_S = 2.0
-FROZEN_EXPIRY_S = 120
-ENFORCE_S = 10.0
 LEARN_S, LEARN_AGAIN_S = 5.0, 15.0
 
 
@@ -52,8 +51,7 @@ class Service:
         keys: Keys,
         telemetry: Telemetry,
     ) -> None:
-        self._settings, self._guardrails, self._telemetry = settings, guardrails, telemetry
-        self._keys, self._topology = keys, topology
+        self._settings, self._telemetry, self._keys = settings, telemetry, keys
         self._clusters = sorted(cluster.name for cluster in topology.clusters)
         self._bucket = Bucket(self._clusters, keys, telemetry)
         self._clickhouse = ClickHouse(settings.clickhouse_address)
@@ -64,15 +62,34 @@ class Service:
             settings.refresh_s,
             settings.redis_options(),
         )
+        self._acting = Acting(topology, guardrails, keys, self._history, telemetry)
+        overlay = self._acting.overlay
         self._proposals = Proposals(
-            topology, guardrails.current, self._bucket, self._hot_state, self._history, telemetry
+            topology, overlay.current, self._bucket, self._hot_state, self._history, telemetry
         )
         self._checkpoints = Checkpoints(keys, telemetry, settings.checkpoints_bytes, settings.nats_replicas)
         self._proposals.on_published = self._checkpoints.note
         self._reports = Reports(set(self._clusters), self._hot_state, self._clickhouse, telemetry)
         self._proposals.placement = self._reports.placement
+        # A connection of its own: a question must not wait behind rows, nor rows behind it.
+        self._asked = ClickHouse(settings.clickhouse_address)
+        self._acknowledging = Acknowledging(
+            set(self._clusters), self._bucket.in_force, self._reports.envoys, self._history, self._asked
+        )
+        self._trials = Trials(
+            topology,
+            overlay,
+            self._bucket.in_force,
+            self._reports,
+            self._acknowledging.answers,
+            self._asked,
+        )
         self._known = Known(self._clusters)
         self._proposals.in_force, self._proposals.unknown = self._in_force, self._unknown
+        self._enforcing = Enforcing(
+            overlay, topology, self._proposals, self._in_force, self._unknown, telemetry
+        )
+        self._enforcing.on_proposed = lambda kind, proposal_id: self._acting.proposed([kind], proposal_id)
         self._reported_unknown: str | None = None
         self._listening_since = self._learned = time.monotonic()
         self._recovered = False
@@ -97,6 +114,7 @@ class Service:
         finally:
             await self._hot_state.close()
             self._clickhouse.close()
+            self._asked.close()
             server.close()
 
     async def _nats(self) -> None:
@@ -125,6 +143,9 @@ class Service:
         await jetstream.ensure(js, self._settings.reports_bytes, self._settings.nats_replicas)
         self._bucket.attach(js)
         await self._bucket.load()
+        await self._acting.load(js)
+        # Before the first proposal: a restart must not lift the acts in force.
+        self._proposals.policy = self._acting.overlay.current
         await self._sign_again()
         await self._learn(js)
         self._listening_since = time.monotonic()
@@ -132,41 +153,48 @@ class Service:
             self._history.recover(await self._stored())
             self._recovered = True
         proposals = await jetstream.proposals_consumer(js, self._settings.ack_wait_s)
+        acts = await jetstream.acts_consumer(js, self._settings.ack_wait_s)
         acks = await jetstream.acks_consumer(js)
         heartbeats = await jetstream.heartbeats_consumer(js)
-        await self._enforce(js)
+        answers = await jetstream.answers_consumer(js, self._in_force_since())
+        await self._enforcing.enforce(js)
         self._note_checkpoint()
         self._telemetry.servers.ok(NATS)
         try:
             await run_together(
                 self._proposals.run(proposals),
+                self._acting.run(js, acts),
+                self._acting.follow(js),
                 self._reports.acks(acks),
                 self._reports.heartbeats(heartbeats),
+                self._acknowledging.run(answers),
+                self._trials.run(lambda proposal: propose(js, proposal)),
                 self._refresh(js),
+                self._enforcing.follow(js),
                 self._checkpoints.run(js),
             )
         finally:
-            for consumer in (proposals, acks, heartbeats):
+            for consumer in (proposals, acts, acks, heartbeats, answers):
                 with contextlib.suppress(*jetstream.TROUBLE):
                     await consumer.unsubscribe()
 
+    def _in_force_since(self) -> datetime:
+        """Returns the time of the oldest version in force: Envoys answered to it after that."""
+        now_ms = time.time_ns() // 1_000_000
+        versions = [ruleset.version for ruleset in self._bucket.in_force().values()]
+        return datetime.fromtimestamp(min([now_ms, *versions]) / 1000, UTC)
+
     async def _refresh(self, js) -> None:
-        """Updates Redis from the bucket, and guardrails and keys from their files."""
-        enforced = time.monotonic()
+        """Updates Redis from the bucket, and keys from their files."""
         while True:
             if self._keys_changed():
                 self._known.forget()
                 await self._bucket.load()
+                await self._acting.load(js)
                 await self._sign_again()
                 await self._learn(js)
-            changed = self._guardrails_changed() | self._report_unknown()
-            self._proposals.policy = self._guardrails.current
-            # Repeated after ENFORCE_S, because our proposal is refused when another one comes in
-            # between.
-            if changed or time.monotonic() - enforced > ENFORCE_S and not self._guardrails.current.shadow:
-                await self._enforce(js)
-                enforced = time.monotonic()
-            # After the kill switch, which it must not delay.
+            if self._report_unknown() or self._enforcing.due:
+                await self._enforcing.enforce(js)
             if (
                 self._reported_unknown
                 and self._known.unread
@@ -268,53 +296,6 @@ class Service:
             self._telemetry.counters["keys.taken"] += 1
             log.info("new keys are in use; rulesets are signed with %s", self._keys.id)
         return changed
-
-    def _guardrails_changed(self) -> bool:
-        """Returns whether the guardrails changed.
-
-        An invalid file is logged and counted; the last good one stays.
-        """
-        try:
-            changed = self._guardrails.changed()
-        except ContractError as error:
-            self._telemetry.counters["guardrails.wrong"] += 1
-            log.warning("the guardrails are wrong; the last good ones stay: %s", error)
-            return False
-        if changed:
-            values = self._guardrails.current.model_dump(mode="json")
-            log.info("guardrails changed", extra=fields(guardrails=values))
-        return changed
-
-    async def _enforce(self, js) -> None:
-        """Proposes what must not wait for the next proposal: the kill switch, and denials."""
-        policy, in_force, unknown = self._guardrails.current, self._in_force(), self._unknown()
-        if policy.frozen and (unknown or not all(is_local_first(ruleset) for ruleset in in_force.values())):
-            await self._propose_local_first(js)
-        elif unknown and policy.maximum_shift is not None:
-            return  # denials alone would drop at once the rules that relays hold
-        elif proposal := denials.renewal(in_force, policy, self._topology, time.time_ns()):
-            await self._propose(js, proposal)
-            log.warning("denied_destinations changed: the rules in force are proposed again, adapted to them")
-
-    async def _propose_local_first(self, js) -> None:
-        """Proposes local-first in place of the rulesets in force: the kill switch acts at once.
-
-        The proposal takes the same way as any other.
-        """
-        now = time.time_ns()
-        proposal = Ruleset(id=f"frozen-{uuid.uuid4()}", origin=ORIGIN_OPERATOR, policy="frozen")
-        proposal.input_window.id = "none"
-        proposal.created_at.FromNanoseconds(now)
-        proposal.expires_at.FromNanoseconds(now + FROZEN_EXPIRY_S * 10**9)
-        known = next(iter(self._in_force().values()), Ruleset())
-        proposal.traffic_classes.extend(known.traffic_classes)
-        await self._propose(js, proposal)
-        log.warning("frozen: true: local-first is proposed in place of the rulesets in force")
-
-    @staticmethod
-    async def _propose(js, proposal: Ruleset) -> None:
-        subject = names.NATS_SUBJECT_PROPOSALS.format(origin="operator")
-        await js.publish(subject, proposal.SerializeToString(), headers={"Nats-Msg-Id": proposal.id})
 
 
 async def _until(stop: asyncio.Event, loops: list, beside: asyncio.Task) -> None:

@@ -1,10 +1,19 @@
 """The publisher follows its guardrail file: bounds, denials, shadow mode and the kill switch."""
 
+import asyncio
+import time
+
 import pytest
 from proposed import RULESET, SPREAD
 from spillway_lab.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.component
+
+
+async def killed(world) -> bool:
+    """Returns whether the kill switch's ruleset is in every key."""
+    values = [await world.value(cluster) for cluster in ("north", "south", "island")]
+    return {value.policy for value in values} == {"kill"}
 
 
 async def test_guardrails_file_is_enforced(world, make):
@@ -22,26 +31,21 @@ async def test_guardrails_file_is_enforced(world, make):
 
 
 async def test_kill_switch_replaces_what_is_in_force(world, make):
-    """After a restart with frozen: true, local-first is published at once, and nothing else."""
+    """After a restart with kill: true, local-first is published at once, and nothing else."""
     process = world.publisher()
     proposal = make(SPREAD)
     await world.propose(proposal)
     version = await world.published(proposal)
     process.stop()
-    (world.folder / "guardrails.yaml").write_text("frozen: true")
+    (world.folder / "guardrails.yaml").write_text("kill: true")
     world.publisher(SPILLWAY_GUARDRAILS=str(world.folder / "guardrails.yaml"))
 
-    async def frozen() -> bool:
-        return (await world.value("north")).policy == "frozen" and (
-            await world.value("south")
-        ).policy == "frozen"
-
-    await eventually_async(frozen, "local-first in force")
+    await eventually_async(lambda: killed(world), "local-first in force")
     assert not (await world.value("north")).rules and (await world.value("north")).version > version
     refused = make(SPREAD)
     await world.propose(refused)
     ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=refused.id)
-    assert (outcome, reason.split(":")[0]) == ("refused", "frozen")
+    assert (outcome, reason.split(":")[0]) == ("refused", "kill")
 
 
 async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
@@ -65,12 +69,61 @@ async def test_a_changed_guardrail_file_counts_without_a_restart(world, make):
     await world.published(proposal)
     (rule,) = (await world.value("north")).rules
     assert {d.cluster: d.weight for d in rule.destinations} == {"north": 5000, "south": 5000}
-    guardrails.write_text("frozen: true")
+    guardrails.write_text("frozen: true")  # the former name of `kill`
+    await eventually_async(lambda: killed(world), "local-first in force")
+    assert "frozen is now kill" in process.log.read_text()
 
-    async def frozen() -> bool:
-        return (await world.value("north")).policy == "frozen"
 
-    await eventually_async(frozen, "local-first in force")
+async def test_the_kill_switch_acts_within_a_second(world, make):
+    """Local-first is in every key within a second after the file was saved, three times in a row.
+
+    Nothing that the process does at longer intervals delays it.
+    """
+    guardrails, took = world.folder / "guardrails.yaml", []
+    guardrails.write_text("{}")
+    world.publisher(SPILLWAY_GUARDRAILS=str(guardrails), SPILLWAY_PUBLISHER_REFRESH_S="60")
+    for _ in range(3):
+        proposal = make(SPREAD)
+        await world.propose(proposal)
+        await world.published(proposal)
+        began = time.monotonic()
+        guardrails.write_text("kill: true")
+        while not await killed(world):
+            assert time.monotonic() - began < 10, "local-first is not in force"
+        took.append(time.monotonic() - began)
+        guardrails.write_text("{operator_hold: false}")
+        await asyncio.sleep(1)
+    assert max(took) < 1, took
+
+
+async def test_frozen_weights_are_renewed_and_only_the_operator_changes_them(world, make):
+    """The optimizer's change is refused and names the rule. Its renewal and a denial pass."""
+    guardrails = world.folder / "guardrails.yaml"
+    guardrails.write_text("{}")
+    process = world.publisher(SPILLWAY_GUARDRAILS=str(guardrails))
+    first = make(SPREAD)
+    await world.propose(first)
+    await world.published(first)
+    guardrails.write_text("freeze: true")
+    await asyncio.sleep(1)
+    change = make({"north": {"north": 5000, "south": 5000}})
+    await world.propose(change)
+    ((_, outcome, _, _, reason),) = await world.rows(RULESET, 1, id=change.id)
+    assert (outcome, reason.split(":")[0]) == ("refused", "freeze")
+    assert "those of 'web' in 'north' for 'shop GET /items/{id}'" in reason
+    renewal = make(SPREAD)
+    await world.propose(renewal)
+    await world.published(renewal)
+    guardrails.write_text("{freeze: true, denied_destinations: [{clusters: [island]}]}")
+
+    async def denied() -> bool:
+        return bool((await world.value("north")).denials)
+
+    await eventually_async(denied, "the denials in force")
+    operators = make({"north": {"north": 5000, "south": 5000}}, origin=3)
+    await world.propose(operators, origin="operator")
+    await world.published(operators)
+    assert world.health(process)["counters"]["refused.freeze"] == 1
 
 
 async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
@@ -101,7 +154,7 @@ async def test_shadow_mode_is_switched_by_the_file_while_it_runs(world, make):
     guardrails.write_text("shadow: true")
     await eventually_async(lambda: outcome_of("refused"), "shadow again")
     last = await world.value("north")
-    assert last.version and last.policy != "frozen"
+    assert last.version and last.policy != "kill"
 
 
 async def test_denials_are_published_without_a_proposal(world, make):

@@ -85,9 +85,9 @@ def test_a_published_ruleset_says_the_files_denials_whatever_the_proposal_says(a
 
     A ruleset without rules has the denials too.
     """
-    for proposal in (make({"north": {"north": 10_000}}, now_ns=NOW), make({}, now_ns=NOW, policy="frozen")):
+    for proposal in (make({"north": {"north": 10_000}}, now_ns=NOW), make({}, now_ns=NOW, policy="kill")):
         proposal.denials.add(source_cluster="north", clusters=["island"])
-        decision = ask(proposal, frozen=proposal.policy == "frozen", **ITEMS_NOT_SOUTH)
+        decision = ask(proposal, kill=proposal.policy == "kill", **ITEMS_NOT_SOUTH)
         assert rows(decision.ruleset.denials) == [(c, CLASS, ["south"]) for c in CLUSTERS]
         assert not ask(proposal).ruleset.denials
 

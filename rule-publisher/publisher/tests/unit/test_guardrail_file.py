@@ -4,10 +4,12 @@ import pytest
 from spillway_contracts import ContractError, guardrails
 
 BAD = [
-    ("maximum_shfit: 3", "maximum_shfit: unknown key; keys: denied_destinations"),
+    ("maximum_shfit: 3", "maximum_shfit: unknown key; keys: canary, denied_destinations"),
     ("maximum_shift: 0", "maximum_shift: Input should be greater than or equal to 1; got 0"),
     ("maximum_shift: 10001", "maximum_shift: Input should be less than or equal to 10000"),
-    ("frozen: 'yes'", "frozen: Input should be a valid boolean; got 'yes'"),
+    ("kill: 'yes'", "kill: Input should be a valid boolean; got 'yes'"),
+    ("freeze: 1", "freeze: Input should be a valid boolean; got 1"),
+    ("{frozen: true, kill: true}", "frozen, kill: two names of one key; only kill is allowed"),
     (
         "denied_destinations: [{clusters: [atlantis]}]",
         "denied_destinations[0].clusters[0]: unknown cluster 'atlantis'",
@@ -17,7 +19,7 @@ BAD = [
         "cluster: unknown key; keys: clusters, source_cluster, traffic_class",
     ),
     ("denied_destinations: [{clusters: [north], traffic_class: x}]", "traffic class 'x': expected"),
-    ("{frozen: true, shadow: true}", "frozen, shadow: both true"),
+    ("{kill: true, shadow: true}", "kill, shadow: both true"),
     ("drained_clusters: [atlantis]", "drained_clusters: unknown cluster 'atlantis'; clusters: island"),
     ("drained_clusters: [north, south, island]", "at least one cluster must stay"),
     ("drained_clusters: north", "drained_clusters: Input should be a valid list; got 'north'"),
@@ -27,7 +29,7 @@ BAD = [
     ("egress_budget_usd_per_hour: .inf", "egress_budget_usd_per_hour: Input should be a finite number"),
     ("maximum_age_seconds: .inf", "maximum_age_seconds: Input should be a finite number; got inf"),
     ("pins: [!!map [a]]", "cannot be read: must be a mapping"),
-    ("frozen: true\nfrozen: false", "key 'frozen' is there twice; once is allowed"),
+    ("kill: true\nkill: false", "key 'kill' is there twice; once is allowed"),
     (
         "denied_destinations: [{clusters: [north], traffic_class: 'shpo GET /'}]",
         "denied_destinations[0].traffic_class: unknown service 'shpo'; services: archive, shop",
@@ -95,6 +97,26 @@ BAD = [
     ),
     ("extrapolation_caution: -1", "extrapolation_caution: Input should be greater than or equal to 0"),
     ("extrapolation_caution: .inf", "extrapolation_caution: Input should be less than or equal to 100"),
+    ("canary: {share: 100}", "canary.seconds: Field required"),
+    (
+        "canary: {share: 100, seconds: 5}",
+        "canary.seconds: Input should be greater than or equal to 10; got 5",
+    ),
+    ("canary: {share: 0, seconds: 60}", "canary.share: Input should be greater than or equal to 1; got 0"),
+    ("canary: {seconds: 60}", "canary: every Envoy takes part; share must be below 10000, or clusters must"),
+    ("canary: {seconds: 60, clusters: [north, south, island]}", "canary: every Envoy takes part"),
+    (
+        "canary: {seconds: 60, clusters: [atlantis]}",
+        "canary.clusters[0]: unknown cluster 'atlantis'; clusters: island, north, south",
+    ),
+    (
+        "canary: {seconds: 3600, share: 1}",
+        "canary.seconds: 3600; must be at most maximum_expiry_seconds 3600 minus 60",
+    ),
+    (
+        "canary: {seconds: 60, share: 1, proxies: 3}",
+        "canary.proxies: unknown key; keys: clusters, cost_rise, failed_share, seconds, share",
+    ),
     ("a: 2026-13-45", "cannot be read"),
     ("- a list", "(the document): Input should be"),
     ("a: b: c", "cannot be read"),
@@ -147,3 +169,11 @@ def test_pins_must_be_possible(tmp_path, topology, source, destinations, extra, 
 def test_empty_and_absent_files_are_the_default(tmp_path, topology):
     """Without a guardrail file, or with an empty one, the defaults apply."""
     assert read(tmp_path, topology, "") == guardrails.load(None, topology) == guardrails.Guardrails()
+
+
+def test_the_former_name_of_the_kill_switch_counts_for_one_version(tmp_path, topology, caplog):
+    """`frozen` means `kill`, and a log line names both and the file."""
+    found = read(tmp_path, topology, "frozen: true")
+    assert found == guardrails.Guardrails(kill=True) and found.holding == "kill: true in the guardrails"
+    [line] = caplog.messages
+    assert line == f"{tmp_path}/guardrails.yaml: frozen is now kill; the next version refuses frozen"

@@ -248,7 +248,7 @@ def test_pins_replace_and_add_rules(ask, make, good):
     assert "pins: changed 2 of 2 rules" in decision.reason
 
 
-def test_frozen_lets_local_first_through_only(ask, make, good):
+def test_the_kill_switch_lets_local_first_through_only(ask, make, good):
     """The kill switch refuses all that leaves a cluster, even the operator's.
 
     Pins do not apply then.
@@ -257,10 +257,10 @@ def test_frozen_lets_local_first_through_only(ask, make, good):
         source_cluster="north", source_service="web", traffic_class=CLASS, destinations={"south": 10_000}
     )
     good.origin = ORIGIN_OPERATOR
-    assert "frozen: true" in ask(good, frozen=True).reason
+    assert "kill: true" in ask(good, kill=True).reason
     local = make({"north": {"north": 10_000}, "south": {"south": 10_000, "north": 0}}, now_ns=NOW)
-    assert ask(local, frozen=True, pins=[pin]).ruleset == local
-    assert ask(make({}, now_ns=NOW), frozen=True).ruleset is not None
+    assert ask(local, kill=True, pins=[pin]).ruleset == local
+    assert ask(make({}, now_ns=NOW), kill=True).ruleset is not None
 
 
 def test_shadow_publishes_nothing_and_says_what_it_would_have_done(ask, good):

@@ -72,7 +72,7 @@ def key(tmp_path):
 def publisher(key, tmp_path, topology, monkeypatch):
     monkeypatch.setattr(service, "LEARN_S", 0.2)
     (tmp_path / "topology.yaml").write_text("")
-    (tmp_path / "guardrails.yaml").write_text("{maximum_shift: 1000, frozen: true}")
+    (tmp_path / "guardrails.yaml").write_text("{maximum_shift: 1000, kill: true}")
     settings = RunSettings(
         nats_url="nats://publisher:x@127.0.0.1:1",
         redis_url="redis://127.0.0.1:1",
@@ -107,13 +107,13 @@ async def test_the_kill_switch_and_the_operator_act_while_checkpoints_cannot_be_
     stolen.stuck = True
     await asyncio.wait_for(publisher._learn(stolen), 5)
     assert "the newest checkpoint cannot be read: no answer within 0.2 s" in publisher._unknown()
-    await publisher._enforce(stolen)
-    (frozen,) = stolen.proposed
-    assert frozen.origin == ORIGIN_OPERATOR and not frozen.rules
-    policy = publisher._guardrails.current
-    free = policy.model_copy(update={"frozen": False})
+    await publisher._enforcing.enforce(stolen)
+    (killed,) = stolen.proposed
+    assert killed.origin == ORIGIN_OPERATOR and not killed.rules
+    policy = publisher._enforcing._guardrails.current
+    free = policy.model_copy(update={"kill": False})
     for proposal, chosen, refused_by in (
-        (frozen, policy, ""),
+        (killed, policy, ""),
         (make(HALF, origin=ORIGIN_OPERATOR), free, ""),
         (make(HALF), free, "unknown"),
     ):

@@ -90,3 +90,7 @@ def test_status_rows_tell_what_is_in_force(make):
     assert (row["version"], row["age_s"], row["expires_in_s"], row["acks"], row["nacks"]) == (5, 30, 90, 3, 1)
     assert operator.status_rows(part, None, 10**18)[0]["acks"] is None
     assert "north" in operator.format_table([row]).splitlines()[1]
+    assert row["trial_until"] == ""
+    part["north"].canary.until.FromNanoseconds(10**18)
+    (row,) = operator.status_rows(part, None, 10**18)
+    assert row["trial_until"] == "2001-09-09T01:46:40+00:00"

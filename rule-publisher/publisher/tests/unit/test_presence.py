@@ -2,6 +2,7 @@
 
 import pytest
 from spillway.v1.heartbeat_pb2 import Heartbeat
+from spillway_publisher.rules.in_flight import DESTINATIONS
 from spillway_publisher.rules.presence import ENVOYS, HANDOVER_S, RELAYS, Presence, Unacceptable, check
 
 NOW = 1_800_000_000.0
@@ -160,3 +161,80 @@ def test_a_placement_says_the_longest_hold_of_the_relays_that_report():
     assert not presence.placement("west").HasField("hold_seconds")
     with pytest.raises(Unacceptable, match="hold_seconds"):
         check(Heartbeat(cluster="west", relay="a", ttl_seconds=10, hold_seconds=30 * 24 * 3600 + 1))
+
+
+def _with_pods(relay: str, pods: int | None, ready: int) -> Heartbeat:
+    message = beat(relay, web=[1, 2])
+    if pods is not None:
+        message.services[0].pods, message.services[0].ready_pods = pods, ready
+    return message
+
+
+def _pods(presence: Presence) -> tuple[int, int] | None:
+    [web] = presence.placement("north").services
+    return (web.pods, web.ready_pods) if web.HasField("pods") else None
+
+
+def test_pods_are_those_of_the_newest_report_and_are_not_added():
+    """Two relays read the same API. One that knows no pods takes nothing away."""
+    presence = Presence()
+    listen(presence, NOW, 8, _with_pods("a", 4, 4), _with_pods("b", 4, 3))
+    assert _pods(presence) == (4, 3)
+    last = listen(presence, NOW + 8, 8, _with_pods("a", 4, 0), _with_pods("b", None, 0))
+    assert _pods(presence) == (4, 0)
+    listen(presence, last + 2, 20, _with_pods("b", None, 0))
+    assert _pods(presence) is None
+
+
+def test_pods_that_cannot_be_are_refused():
+    with pytest.raises(
+        Unacceptable, match="pods 3, ready_pods 4; must be both absent, or ready_pods at most pods"
+    ):
+        check(_with_pods("a", 3, 4))
+    half = beat("a", web=[1])
+    half.services[0].ready_pods = 0
+    with pytest.raises(Unacceptable):
+        check(half)
+    check(_with_pods("a", 0, 0))
+
+
+def calling(message: Heartbeat, service: str, envoys: int, **calls: int) -> Heartbeat:
+    """Adds calls in flight of `service` to the service db, by destination cluster."""
+    source = message.calls_in_flight.add(service=service, reporting_envoys=envoys)
+    for cluster, count in calls.items():
+        source.destinations.add(service="db", cluster=cluster, calls=count)
+    return message
+
+
+def in_flight(presence: Presence) -> dict[str, tuple[int, dict[str, int]]]:
+    union = presence.placement("north")
+    assert union is not None
+    return {
+        c.service: (c.reporting_envoys, {d.cluster: d.calls for d in c.destinations})
+        for c in union.calls_in_flight
+    }
+
+
+def test_calls_in_flight_add_up_over_the_relays_that_report():
+    """An Envoy may report to another relay than the one that serves its routes."""
+    presence = Presence()
+    a = calling(beat("a", web=[1, 2]), "web", 1, south=3, north=2**32 - 1)
+    b = calling(calling(beat("b"), "web", 1, south=4, north=9), "cart", 1)
+    last = listen(presence, NOW, 8, a, b)
+    assert in_flight(presence) == {"web": (2, {"south": 7, "north": 2**32 - 1}), "cart": (1, {})}
+    listen(presence, last + 2, TTL_S + 2, calling(beat("b"), "web", 1, south=1))
+    assert in_flight(presence) == {"web": (1, {"south": 1})}
+
+
+def test_relays_that_know_no_calls_in_flight_leave_them_unknown():
+    presence = Presence()
+    listen(presence, NOW, 8, beat("a", web=[1]))
+    assert in_flight(presence) == {}
+
+
+def test_a_heartbeat_with_too_many_destinations_is_rejected():
+    message = calling(beat("a"), "web", 1, **{f"c{i}": 1 for i in range(DESTINATIONS - 1)})
+    check(message)
+    calling(message, "cart", 1)
+    with pytest.raises(Unacceptable, match="4097 services and destinations"):
+        check(message)

@@ -121,12 +121,18 @@ func rulesetOf(version uint64, lasting time.Duration, south map[string]uint32) *
 
 func (b *bed) take(ruleset *spillwayv1.Ruleset) {
 	b.t.Helper()
+	b.takeNow(ruleset)
+	b.settle()
+}
+
+// takeNow takes the ruleset without the steps that follow.
+func (b *bed) takeNow(ruleset *spillwayv1.Ruleset) {
+	b.t.Helper()
 	value, err := proto.Marshal(ruleset)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.takeRuleset(signed(value))
-	b.settle()
 }
 
 // settle carries out the steps that wait for Envoys to take in clusters.

@@ -49,6 +49,10 @@ func (l *Loop) takeRuleset(value signing.Value) {
 	if err == nil {
 		err = ahead(rules.Version, time.Now())
 	}
+	var trial *table.Trial
+	if err == nil {
+		trial, err = table.ParseTrial(ruleset, rules, l.cluster)
+	}
 	switch {
 	case err != nil:
 		l.refuseRuleset(ruleset.GetVersion(), count.RulesetsRefused, err)
@@ -63,7 +67,7 @@ func (l *Loop) takeRuleset(value signing.Value) {
 		l.refuseRuleset(rules.Version, count.RulesetsStale, fmt.Errorf("expires_at: %s; must be in the future", rules.ExpiresAt.Format(time.RFC3339)))
 	default:
 		rules.Hold = l.ports.Hold
-		l.rules, l.highest, l.signer = rules, rules.Version, ""
+		l.rules, l.trial, l.highest, l.signer = rules, trial, rules.Version, ""
 		l.ports.Counters.Add(count.RulesetsTaken)
 		l.report(nil, rules)
 		l.rebuild()
@@ -156,7 +160,7 @@ func (l *Loop) answered(answer serve.Answer) {
 			"version", answer.Version, "detail", answer.Detail)
 	}
 	l.ports.Counters.Add(outcome)
-	s := l.services[answer.Service]
+	s := l.member(answer.Service, answer.Envoy)
 	if s == nil {
 		return
 	}

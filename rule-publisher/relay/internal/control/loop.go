@@ -5,6 +5,7 @@ package control
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type Ports struct {
 // Kept is what the relay knew before its restart.
 type Kept struct {
 	Rules   *table.Rules // the newest one taken; nil: none, or none that can be verified
+	Trial   *table.Trial // what is on trial beside it; nil: nothing
 	Highest uint64       // highest version ever taken
 	Signer  string       // key id of the stored ruleset
 }
@@ -46,7 +48,8 @@ type Status struct {
 	KnownVersion uint64    // highest version ever taken, even if it has expired
 	ExpiresAt    time.Time // of the newest ruleset
 	InputWindow  string
-	Services     int // services that have asked for resources
+	Services     int    // services that have asked for resources
+	Canary       uint64 // version whose trial is served to elected Envoys; 0: none
 }
 
 // Loop decides what every service is served.
@@ -58,6 +61,8 @@ type Loop struct {
 	cluster  string
 	network  *table.Network
 	rules    *table.Rules
+	trial    *table.Trial // of the newest ruleset; nil: none
+	groups   groups
 	highest  uint64 // highest version ever taken; lower ones are refused
 	signer   string // key id of the ruleset that was last given to Save
 	services map[string]*service
@@ -77,7 +82,7 @@ type Loop struct {
 // anything.
 func NewLoop(ctx context.Context, ports Ports, network *table.Network, kept Kept) *Loop {
 	l := &Loop{ports: ports, events: make(chan func(), 1024), done: ctx.Done(), cluster: network.Cluster,
-		network: network, rules: kept.Rules, highest: kept.Highest, signer: kept.Signer, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
+		network: network, rules: kept.Rules, trial: kept.Trial, groups: groups{of: map[string]*service{}}, highest: kept.Highest, signer: kept.Signer, services: map[string]*service{}, expiry: time.NewTimer(time.Hour), step: time.NewTimer(time.Hour), forgetAfter: forgetAfter}
 	if l.rules != nil {
 		l.rules.Hold = ports.Hold
 	}
@@ -124,7 +129,11 @@ func (l *Loop) rebuild() {
 	version := uint64(0)
 	if l.rules != nil && !l.rules.Released(now) {
 		version = l.rules.Version
-		l.expiry.Reset(untilNextLook(l.rules, now))
+		next := untilNextLook(l.rules, now)
+		if l.trial.On(now) {
+			next = min(next, l.trial.Until.Sub(now))
+		}
+		l.expiry.Reset(next)
 	}
 	l.announce(version, now)
 	if denials := l.rules.Denials(); l.reached != l.network || !l.denied.Equal(denials) {
@@ -138,8 +147,22 @@ func (l *Loop) rebuild() {
 	for _, s := range l.services {
 		l.retarget(s, now)
 	}
+	l.regroup(now)
 	l.advance(now)
 	l.publishStatus(now)
+}
+
+// every yields all services, and then all groups on trial.
+func (l *Loop) every() iter.Seq[*service] {
+	return func(yield func(*service) bool) {
+		for _, some := range []map[string]*service{l.services, l.groups.of} {
+			for _, s := range some {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // untilNextLook returns the time until the rules expire. After the expiry, it returns a small part
@@ -152,14 +175,18 @@ func untilNextLook(rules *table.Rules, now time.Time) time.Duration {
 	return min(max(rules.Hold/256, 100*time.Millisecond), released)
 }
 
-// retarget computes one service's target.
+// retarget computes the target of one service, or of a group on trial.
 func (l *Loop) retarget(s *service, now time.Time) {
 	if l.reached == nil {
 		return
 	}
-	t, policy := table.Build(s.name, l.reached, l.rules, now), ""
+	rules := l.rules
+	if s.elects != nil {
+		rules = l.groups.open.Rules
+	}
+	t, policy := table.Build(s.name, l.reached, rules, now), ""
 	if t.Version != 0 {
-		policy = l.rules.Policy
+		policy = rules.Policy
 	}
 	l.tellAdapted(s, t.Adapted)
 	if err := s.want(t, policy, l.reached, l.backends); err != nil {
@@ -182,7 +209,10 @@ func (l *Loop) aim(s *service) {
 // advance serves the next step of every service whose step is due.
 func (l *Loop) advance(now time.Time) {
 	var next time.Time
-	for _, s := range l.services {
+	for s := range l.every() {
+		if s.elects != nil && l.groups.closing {
+			s.follow(l.services[s.name])
+		}
 		if s.target == nil {
 			continue
 		}
@@ -194,6 +224,15 @@ func (l *Loop) advance(now time.Time) {
 		if next.IsZero() || !due.IsZero() && due.Before(next) {
 			next = due
 		}
+	}
+	if l.dissolved(now) { // another trial may have waited for it
+		l.regroup(now)
+		l.advance(now)
+		l.publishStatus(now)
+		return
+	}
+	if by := l.groups.closeBy; l.groups.closing && (next.IsZero() || by.Before(next)) {
+		next = by
 	}
 	if !next.IsZero() {
 		l.step.Reset(next.Sub(now))
@@ -238,6 +277,9 @@ func (l *Loop) publishStatus(now time.Time) {
 		if !l.rules.Released(now) {
 			status.Version = l.rules.Version
 		}
+	}
+	if l.groups.open != nil && !l.groups.closing {
+		status.Canary = l.groups.open.Rules.Version
 	}
 	l.status.Store(&status)
 }

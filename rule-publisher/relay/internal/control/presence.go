@@ -18,26 +18,29 @@ import (
 const forgetAfter = 5 * time.Minute
 
 func (l *Loop) connected(name, envoy string) {
+	now, before := time.Now(), len(l.services)+len(l.groups.of)
 	s := l.services[name]
-	isNew := s == nil
-	if isNew {
+	if s == nil {
 		s = newService(name)
 		l.services[name] = s
-	}
-	if s.envoys[envoy] == nil {
-		s.envoys[envoy] = &proxy{}
-	}
-	s.envoys[envoy].streams++
-	if isNew {
-		now := time.Now()
 		l.retarget(s, now)
+	}
+	if open := l.groups.open; open != nil && !l.groups.closing && open.Elects(envoy) && l.groups.of[name] == nil {
+		l.retarget(l.split(s), now)
+	}
+	group := l.member(name, envoy)
+	if group.envoys[envoy] == nil {
+		group.envoys[envoy] = &proxy{}
+	}
+	group.envoys[envoy].streams++
+	if len(l.services)+len(l.groups.of) > before {
 		l.advance(now)
 		l.publishStatus(now)
 	}
 }
 
 func (l *Loop) disconnected(name, envoy string) {
-	s := l.services[name]
+	s := l.member(name, envoy)
 	if s == nil || s.envoys[envoy] == nil {
 		return
 	}
@@ -51,7 +54,7 @@ func (l *Loop) disconnected(name, envoy string) {
 func (l *Loop) forget(now time.Time) {
 	for name, s := range l.services {
 		s.tidy(now)
-		if len(s.envoys) == 0 && now.Sub(s.left) >= l.forgetAfter {
+		if len(s.envoys) == 0 && l.groups.of[name] == nil && now.Sub(s.left) >= l.forgetAfter {
 			delete(l.services, name)
 			l.ports.Cache.Drop(name)
 		}
@@ -99,10 +102,10 @@ func (l *Loop) InForce() map[string]uint64 {
 
 func (l *Loop) inForce() map[string]uint64 {
 	out := map[string]uint64{}
-	for name, s := range l.services {
+	for s := range l.every() {
 		for _, p := range s.envoys {
-			if lowest, ok := out[name]; !ok || p.inForce < lowest {
-				out[name] = p.inForce
+			if lowest, ok := out[s.name]; !ok || p.inForce < lowest {
+				out[s.name] = p.inForce
 			}
 		}
 	}

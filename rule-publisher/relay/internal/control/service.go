@@ -32,6 +32,8 @@ type service struct {
 	adapted  []string          // what table.Build last adapted
 	envoys   map[string]*proxy // connected Envoys, by node id
 	left     time.Time         // when the last Envoy left
+	// elects tells which Envoys belong to it when it is a group on trial; nil: all others.
+	elects func(envoy string) bool
 }
 
 // proxy is one connected Envoy.

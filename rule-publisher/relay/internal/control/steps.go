@@ -58,7 +58,11 @@ func (s *service) advance(cache *serve.Cache, now time.Time) (due time.Time, err
 }
 
 func (s *service) put(cache *serve.Cache, bundle resources.Bundle) error {
-	if err := cache.Put(s.name, bundle); err != nil {
+	put := cache.Put
+	if s.elects != nil {
+		put = cache.PutTrial
+	}
+	if err := put(s.name, bundle); err != nil {
 		return err
 	}
 	s.served = bundle

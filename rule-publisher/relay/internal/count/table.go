@@ -17,6 +17,7 @@ const (
 	HeartbeatsNotSent
 	HeartbeatsSent
 	KubernetesErrors
+	LoadReportsTaken
 	NamesFailed
 	NamesNeverResolved
 	NATSErrors
@@ -61,6 +62,7 @@ var table = [declared]struct{ name, help string }{
 	HeartbeatsNotSent:       {"heartbeats_not_sent", "Heartbeats that could not be sent."},
 	HeartbeatsSent:          {"heartbeats_sent", "Heartbeats sent."},
 	KubernetesErrors:        {"kubernetes_errors", "Lists and watches of EndpointSlices that failed; the last good ones stayed."},
+	LoadReportsTaken:        {"load_reports_taken", "Reports of calls in flight that were taken from Envoys."},
 	NamesFailed:             {"names_failed", "Look-ups of names that failed; the last good answer stayed."},
 	NamesNeverResolved:      {"names_never_resolved", "Names whose first look-up failed."},
 	NATSErrors:              {"nats_errors", "Errors that the NATS server reported, such as a subject that is not permitted."},

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"spillway.dev/relay/internal/count"
@@ -52,11 +53,29 @@ type Directory struct {
 	network    *table.Network
 	unreadable bool // whether the last logged state of the files was "unreadable"
 	saves      state.Later[[]byte]
+	own        atomic.Pointer[running] // the source that watches the relay's own cluster; nil: none
+}
+
+// readiness is what a source may also know: how many pods are ready.
+type readiness interface {
+	Readiness() map[string]table.Readiness
+}
+
+// Readiness returns how many pods each service has in the relay's own cluster, and how many of them
+// are ready. It is nil while no source knows.
+func (d *Directory) Readiness() map[string]table.Readiness {
+	if own := d.own.Load(); own != nil {
+		if source, ok := own.source.(readiness); ok {
+			return source.Readiness()
+		}
+	}
+	return nil
 }
 
 // running is a source that has been started.
 type running struct {
 	fingerprint string
+	source      Source
 	stop        context.CancelFunc
 	found       table.Found
 	answered    bool
@@ -113,11 +132,12 @@ func (d *Directory) apply(ctx context.Context, inputs source.Inputs, sources map
 		}
 		d.sources[key] = d.start(ctx, next, found)
 	}
+	d.own.Store(d.sources[kubernetesKey(d.Cluster)])
 }
 
 func (d *Directory) start(ctx context.Context, next planned, found table.Found) *running {
 	alive, stop := context.WithCancel(ctx)
-	r := &running{fingerprint: next.fingerprint, stop: stop, found: found}
+	r := &running{fingerprint: next.fingerprint, source: next.source, stop: stop, found: found}
 	d.ended.Go(func() {
 		next.source.Run(alive, func(found table.Found) {
 			select {

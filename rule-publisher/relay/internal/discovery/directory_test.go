@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -180,5 +181,36 @@ func TestKeptOverARestart(t *testing.T) {
 	}
 	if got, want := addresses(network), "shop in north 10.0.0.1:80; shop in north 10.0.0.7:80"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// readySource knows how many pods are ready.
+type readySource struct{ pods map[string]table.Readiness }
+
+func (s readySource) Run(ctx context.Context, _ func(table.Found)) { <-ctx.Done() }
+
+func (s readySource) Readiness() map[string]table.Readiness { return s.pods }
+
+// TestReadinessIsThatOfTheOwnCluster checks that only the source of the relay's own cluster counts,
+// and that nothing is known once it is gone.
+func TestReadinessIsThatOfTheOwnCluster(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := newDirectory(t, t.TempDir(), "cluster: north\n")
+	defer d.ended.Wait()
+	defer cancel()
+	d.sources, d.events = map[string]*running{}, make(chan event)
+	watching := func(pods uint32) planned {
+		return planned{fmt.Sprint(pods), readySource{map[string]table.Readiness{"shop": {Pods: pods}}}}
+	}
+	if d.Readiness() != nil {
+		t.Error("pods are known without a source")
+	}
+	d.apply(ctx, source.Inputs{}, map[string]planned{kubernetesKey("north"): watching(3), kubernetesKey("south"): watching(5)}, nil)
+	if got := d.Readiness()["shop"].Pods; got != 3 {
+		t.Errorf("%d pods, want the 3 of north", got)
+	}
+	d.apply(ctx, source.Inputs{}, map[string]planned{kubernetesKey("south"): watching(5)}, nil)
+	if d.Readiness() != nil {
+		t.Error("pods are known after their source has gone")
 	}
 }

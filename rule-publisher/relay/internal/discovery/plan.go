@@ -45,7 +45,7 @@ func plan(cluster string, inputs source.Inputs, counters *count.Counters, log *s
 			}
 			continue
 		}
-		sources["kubernetes of "+entry.GetCluster()] = planned{fingerprint(entry), found}
+		sources[kubernetesKey(entry.GetCluster())] = planned{fingerprint(entry), found}
 	}
 	settings := inputs.Endpoints.GetDns()
 	resolver := dns.NewResolver(settings.GetServer())
@@ -72,6 +72,8 @@ func each(err error) []error {
 	}
 	return []error{err}
 }
+
+func kubernetesKey(cluster string) string { return "kubernetes of " + cluster }
 
 func namesKey(place table.Place) string { return "names of " + place.Service + " in " + place.Cluster }
 

@@ -5,6 +5,7 @@ package envoy
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -34,6 +35,13 @@ func ClusterName(service, cluster string, without []string) string {
 		name += names.XdsClusterSeparator + "!" + denied
 	}
 	return name
+}
+
+// ServiceOf returns the service that a cluster of this name leads to; false: it is not one of the
+// relay's clusters.
+func ServiceOf(clusterName string) (service string, ok bool) {
+	service, _, ok = strings.Cut(clusterName, names.XdsClusterSeparator)
+	return service, ok
 }
 
 // InboundRoutes returns the inbound routes. Each class of the service has a route of its own, and

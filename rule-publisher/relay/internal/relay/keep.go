@@ -35,10 +35,13 @@ func (r *Relay) kept(clusters []string) (kept control.Kept) {
 	if err == nil {
 		kept.Rules, err = table.ParseRules(ruleset, r.conf.Cluster)
 	}
+	if err == nil {
+		kept.Trial, err = table.ParseTrial(ruleset, kept.Rules, r.conf.Cluster)
+	}
 	if err != nil {
 		r.counters.Add(count.StateErrors)
 		r.log.Error("the ruleset kept on disk cannot be used", "ruleset_version", kept.Highest, "error", err)
-		kept.Rules = nil
+		kept.Rules, kept.Trial = nil, nil
 		return kept
 	}
 	kept.Signer = value.KeyID

@@ -52,11 +52,12 @@ var (
 	certificateGauge = newGauge("certificate_expiry_timestamp_seconds", "When the relay's own certificate expires (Unix time).")
 	envoysGauge      = newGauge("envoys", "Envoys with an open stream.", "service")
 	placedGauge      = newGauge("envoys_placed", "Envoys with an open stream that hold resources which they accepted.", "service")
+	reportingGauge   = newGauge("envoys_reporting", "Envoys that have reported their calls in flight within 10 s.", "service")
 	resourcesGauge   = newGauge("snapshot_resources", "Resources that Envoys of the service are served.", "service", "type")
 )
 
 var allGauges = []gauge{readyGauge, servedGauge, knownGauge, expiryGauge, natsGauge, acksGauge, certificateGauge,
-	envoysGauge, placedGauge, resourcesGauge}
+	envoysGauge, placedGauge, reportingGauge, resourcesGauge}
 
 // Metrics returns the declarations of all metrics of the relay.
 func Metrics() []count.Metric {
@@ -99,6 +100,9 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	for service, envoys := range g.streams.Placed() {
 		set(placedGauge, float64(envoys), service)
+	}
+	for service, sum := range g.loads.Sums(time.Now()) {
+		set(reportingGauge, float64(sum.Envoys), service)
 	}
 	for service, sizes := range g.cache.Sizes() {
 		for typeURL, label := range typeLabels {

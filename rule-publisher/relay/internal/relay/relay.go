@@ -17,6 +17,7 @@ import (
 	"spillway.dev/relay/internal/count"
 	"spillway.dev/relay/internal/discovery"
 	"spillway.dev/relay/internal/identity"
+	"spillway.dev/relay/internal/inflight"
 	"spillway.dev/relay/internal/report"
 	"spillway.dev/relay/internal/serve"
 	"spillway.dev/relay/internal/signing"
@@ -54,6 +55,7 @@ type Relay struct {
 	loop      *control.Loop
 	rulesets  *source.Rulesets
 	streams   *serve.Streams
+	loads     *inflight.Board
 	metrics   *metrics
 	xds       *serve.Server
 	listener  net.Listener // of xDS
@@ -140,8 +142,9 @@ func (r *Relay) assemble(network *table.Network) {
 		Hold: r.conf.Hold, Acknowledge: r.acks.Put, Counters: r.counters, Log: r.log}, network, r.kept(network.Clusters))
 	r.rulesets = &source.Rulesets{Conn: r.conn, Refusal: &r.refusal, Cluster: r.conf.Cluster, Log: r.log,
 		Taken: func(value signing.Value) { r.loop.Ruleset(value) }, Again: r.rekeyed}
+	r.loads = inflight.NewBoard(network)
 	r.streams = &serve.Streams{Cluster: r.conf.Cluster, Identity: r.conf.Identity, Mesh: r.conf.Mesh, Observer: r.loop.Observer(),
-		Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
+		Loads: r.loads, Counters: r.counters, Log: r.log, PushToAck: r.metrics.pushToAck}
 	r.xds = serve.NewServer(r.cache, r.streams, r.keeper.TLS(), r.handshakeRefused())
 }
 
@@ -166,7 +169,7 @@ func (r *Relay) Run(asked context.Context) error {
 	var serving, reporting sync.WaitGroup
 	serving.Go(func() { r.loop.Run(r.life) })
 	serving.Go(func() { r.rulesets.Run(r.life) })
-	serving.Go(func() { r.endpoints.Run(r.life, func(n *table.Network) { r.loop.Network(n) }) })
+	serving.Go(func() { r.endpoints.Run(r.life, func(n *table.Network) { r.loop.Network(n); r.loads.Network(n) }) })
 	serving.Go(func() { r.keeper.Watch(r.life, filesEvery, r.counters, r.log) })
 	serving.Go(func() { r.keys.Watch(r.life, filesEvery, r.counters, r.log, r.judgeAgain) })
 	serving.Go(func() { stop(r.xds.Serve(r.listener)) })
@@ -208,5 +211,9 @@ func (r *Relay) judgeAgain() {
 }
 
 func (r *Relay) heartbeat(now time.Time) *spillwayv1.Heartbeat {
-	return report.NewHeartbeat(r.conf.Cluster, r.conf.Relay, r.loop.Status().Version, r.conf.Hold, r.streams.PlacedEnvoys(), now)
+	status := r.loop.Status()
+	heartbeat := report.NewHeartbeat(r.conf.Cluster, r.conf.Relay, status.Version, r.conf.Hold, r.streams.PlacedEnvoys(), r.endpoints.Readiness(), now)
+	heartbeat.CanaryVersion = status.Canary
+	heartbeat.CallsInFlight = report.CallsInFlight(r.loads.Sums(now))
+	return heartbeat
 }

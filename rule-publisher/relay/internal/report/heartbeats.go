@@ -15,6 +15,7 @@ import (
 	"spillway.dev/contracts/names"
 	"spillway.dev/contracts/spillwayv1"
 	"spillway.dev/relay/internal/count"
+	"spillway.dev/relay/internal/table"
 )
 
 const (
@@ -31,9 +32,10 @@ const (
 const mostNamed = 8192
 
 // NewHeartbeat returns the heartbeat of a relay. `placed` has, by service, the node ids of the
-// Envoys that this relay sees.
+// Envoys that this relay sees. `ready` has, by service, its pods in the cluster; it is nil while they
+// are unknown.
 func NewHeartbeat(cluster, relay string, version uint64, hold time.Duration, placed map[string][]string,
-	now time.Time) *spillwayv1.Heartbeat {
+	ready map[string]table.Readiness, now time.Time) *spillwayv1.Heartbeat {
 	heartbeat := &spillwayv1.Heartbeat{Cluster: cluster, At: timestamppb.New(now), Relay: relay,
 		TtlSeconds: uint32(heartbeatTTL / time.Second), RulesetVersion: version,
 		HoldSeconds: proto.Uint32(uint32(hold / time.Second))}
@@ -42,8 +44,11 @@ func NewHeartbeat(cluster, relay string, version uint64, hold time.Duration, pla
 		envoys := hashes(placed[service])
 		named := envoys[:min(len(envoys), room)]
 		room -= len(named)
-		heartbeat.Services = append(heartbeat.Services,
-			&spillwayv1.ServicePresence{Service: service, ConnectedEnvoys: uint32(len(envoys)), Envoys: named})
+		presence := &spillwayv1.ServicePresence{Service: service, ConnectedEnvoys: uint32(len(envoys)), Envoys: named}
+		if pods, known := ready[service]; known {
+			presence.Pods, presence.ReadyPods = proto.Uint32(pods.Pods), proto.Uint32(pods.Ready)
+		}
+		heartbeat.Services = append(heartbeat.Services, presence)
 	}
 	return heartbeat
 }

@@ -7,6 +7,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpoints "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	load "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	routes "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -19,13 +20,13 @@ const (
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Second
 	handshakeFor    = 5 * time.Second
-	streamsPerConn  = 16          // an Envoy needs one
+	streamsPerConn  = 16          // an Envoy needs two
 	unreadFor       = time.Second // how long sent data may stay unread when a stream ends
 	forceAfter      = 500 * time.Millisecond
 )
 
 // Server is the gRPC server of ADS, delta and state-of-the-world, over mutual TLS. It also serves
-// routes and endpoints by their own services.
+// routes and endpoints by their own services, and takes reports of load.
 type Server struct {
 	grpc    *grpc.Server
 	streams *Streams
@@ -47,6 +48,7 @@ func NewServer(cache *Cache, streams *Streams, config *tls.Config, refused func(
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, aggregated)
 	routes.RegisterRouteDiscoveryServiceServer(s.grpc, &routeService{ads: aggregated})
 	endpoints.RegisterEndpointDiscoveryServiceServer(s.grpc, &endpointService{ads: aggregated})
+	load.RegisterLoadReportingServiceServer(s.grpc, &loadService{streams: streams})
 	return s
 }
 

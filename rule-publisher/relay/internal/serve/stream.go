@@ -109,7 +109,7 @@ func (st *stream) next() *protocol.Response {
 	if st.ended {
 		return nil
 	}
-	return st.subs.Next(st.service.served())
+	return st.subs.Next(st.service.servedTo(st.node.envoy))
 }
 
 // wake sends what is due in another goroutine, so that the caller does not wait for the Envoy.

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,14 +40,16 @@ type Streams struct {
 	Identity identity.Pattern
 	Mesh     identity.Mesh // the Istio mesh whose sidecars are admitted; nil: none
 	Observer Observer
+	Loads    Loads
 	Counters *count.Counters
 	Log      *slog.Logger
 	// PushToAck observes the seconds from a response to its acceptance.
 	PushToAck prometheus.Observer
 
-	mu      sync.Mutex
-	open    map[*stream]struct{}
-	leaving bool // no stream is admitted any more
+	mu        sync.Mutex
+	open      map[*stream]struct{} // of xDS
+	reporting map[*stream]struct{} // of the Load Reporting Service
+	leaving   bool                 // no stream is admitted any more
 }
 
 // Connected returns the number of connected Envoys by service: distinct node ids with an open
@@ -89,8 +93,11 @@ func (s *Streams) envoys(counts func(*stream) bool) map[string][]string {
 	return envoys
 }
 
-// opened admits the stream, unless the relay is leaving.
-func (s *Streams) opened(st *stream) error {
+// opened admits a stream of xDS, unless the relay is leaving.
+func (s *Streams) opened(st *stream) error { return s.admit(st, &s.open) }
+
+// admit adds the stream to the set, unless the relay is leaving.
+func (s *Streams) admit(st *stream, set *map[*stream]struct{}) error {
 	from, _ := peer.FromContext(st.Context())
 	st.from, _ = from.AuthInfo.(*caller)
 	s.mu.Lock()
@@ -98,10 +105,10 @@ func (s *Streams) opened(st *stream) error {
 	if s.leaving || st.from == nil {
 		return status.Error(codes.Unavailable, "this relay is shutting down; connect to another relay, or again")
 	}
-	if s.open == nil {
-		s.open = map[*stream]struct{}{}
+	if *set == nil {
+		*set = map[*stream]struct{}{}
 	}
-	s.open[st] = struct{}{}
+	(*set)[st] = struct{}{}
 	return nil
 }
 
@@ -120,11 +127,14 @@ func (s *Streams) closed(st *stream) {
 func (s *Streams) leave(spread time.Duration) {
 	s.mu.Lock()
 	s.leaving = true
-	going := make([]*caller, 0, len(s.open))
-	for st := range s.open { // Go iterates over a map in random order
-		going = append(going, st.from)
+	callers := make(map[*caller]struct{}, len(s.open)) // each once, with streams of one kind or both
+	for _, set := range []map[*stream]struct{}{s.open, s.reporting} {
+		for st := range set {
+			callers[st.from] = struct{}{}
+		}
 	}
 	s.mu.Unlock()
+	going := slices.Collect(maps.Keys(callers)) // Go iterates over a map in random order
 	begun := time.Now()
 	for i, c := range going {
 		time.Sleep(time.Until(begun.Add(spread * time.Duration(i) / time.Duration(len(going)))))

@@ -31,6 +31,9 @@ func (e Endpoint) Compare(other Endpoint) int {
 // Found is what sources have found beyond the declared addresses.
 type Found map[Place][]Endpoint
 
+// Readiness is how many pods a service has in a cluster, and how many of them are ready.
+type Readiness struct{ Pods, Ready uint32 }
+
 // Tier is one cluster's endpoints of a service, sorted.
 type Tier struct {
 	Cluster   string
@@ -64,6 +67,11 @@ func (n *Network) Services() []string {
 // then by name.
 func (n *Network) Tiers(service string) []Tier {
 	return n.services[service]
+}
+
+// Reaches reports whether the service has endpoints in the cluster.
+func (n *Network) Reaches(place Place) bool {
+	return slices.ContainsFunc(n.services[place.Service], func(t Tier) bool { return t.Cluster == place.Cluster })
 }
 
 // Handling returns how requests for the service are treated.

@@ -24,9 +24,10 @@ const (
 
 // candidate is one endpoint of a slice with a usable address.
 type candidate struct {
-	endpoint table.Endpoint
-	ready    bool
-	leaving  bool // terminating, but still serving
+	endpoint    table.Endpoint
+	ready       bool
+	terminating bool
+	leaving     bool // terminating, but still serving
 }
 
 // endpointsOf returns the usable endpoints of all slices, by place, and describes those that it
@@ -34,6 +35,55 @@ type candidate struct {
 // serve while they terminate, as in kube-proxy. When two namespaces have a service of the same
 // name, only the first namespace's counts.
 func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.EndpointSlice) (found table.Found, ignored []string) {
+	found = table.Found{}
+	byService, ignored := byFamily(spec, all)
+	for name, families := range byService {
+		if usable := choose(families, spec.GetIpFamily()); len(usable) > 0 {
+			found[table.Place{Service: name, Cluster: spec.GetCluster()}] = usable
+		}
+	}
+	return found, ignored
+}
+
+// readinessOf returns how many pods each service has, and how many of them are ready. Pods that
+// terminate do not count. A service without a pod is left out.
+func readinessOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.EndpointSlice) map[string]table.Readiness {
+	out := map[string]table.Readiness{}
+	byService, _ := byFamily(spec, all)
+	for name, families := range byService {
+		pods := map[netip.AddrPort]bool{} // whether ready
+		for _, c := range families[familyOf(families, spec.GetIpFamily())] {
+			if !c.terminating {
+				pods[c.endpoint.Address] = pods[c.endpoint.Address] || c.ready
+			}
+		}
+		if len(pods) == 0 {
+			continue
+		}
+		counted := table.Readiness{Pods: uint32(len(pods))}
+		for _, ready := range pods {
+			if ready {
+				counted.Ready++
+			}
+		}
+		out[name] = counted
+	}
+	return out
+}
+
+// familyOf returns the wanted address family, otherwise IPv4 unless only IPv6 has endpoints.
+func familyOf(families map[string][]candidate, wanted string) string {
+	if wanted != "" {
+		return wanted
+	}
+	if len(families[ipv4]) > 0 {
+		return ipv4
+	}
+	return ipv6
+}
+
+// byFamily returns the endpoints of each service, by address family, and describes what it ignored.
+func byFamily(spec *spillwayv1.KubernetesEndpoints, all []*discovery.EndpointSlice) (found map[string]map[string][]candidate, ignored []string) {
 	label := cmp.Or(spec.GetServiceLabel(), discovery.LabelServiceName)
 	byService := map[string][]*discovery.EndpointSlice{}
 	for _, slice := range all {
@@ -44,15 +94,13 @@ func endpointsOf(spec *spillwayv1.KubernetesEndpoints, all []*discovery.Endpoint
 		}
 		byService[name] = append(byService[name], slice)
 	}
-	found = table.Found{}
+	found = map[string]map[string][]candidate{}
 	for name, group := range byService {
 		group, foreign := ofFirstNamespace(spec.GetNamespaces(), group)
 		ignored = append(ignored, foreign...)
 		families, unusable := candidates(spec, group)
 		ignored = append(ignored, unusable...)
-		if usable := choose(families, spec.GetIpFamily()); len(usable) > 0 {
-			found[table.Place{Service: name, Cluster: spec.GetCluster()}] = usable
-		}
+		found[name] = families
 	}
 	slices.Sort(ignored)
 	return found, ignored
@@ -132,10 +180,12 @@ func newCandidate(e discovery.Endpoint, port uint16, family string) (candidate, 
 		return *condition
 	}
 	ready := is(e.Conditions.Ready, true) // the API says that unknown counts as ready
+	terminating := is(e.Conditions.Terminating, false)
 	return candidate{
-		endpoint: table.Endpoint{Address: netip.AddrPortFrom(address, port), Zone: deref(e.Zone)},
-		ready:    ready,
-		leaving:  is(e.Conditions.Serving, ready) && is(e.Conditions.Terminating, false),
+		endpoint:    table.Endpoint{Address: netip.AddrPortFrom(address, port), Zone: deref(e.Zone)},
+		ready:       ready,
+		terminating: terminating,
+		leaving:     is(e.Conditions.Serving, ready) && terminating,
 	}, nil
 }
 

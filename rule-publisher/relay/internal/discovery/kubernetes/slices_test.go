@@ -103,6 +103,37 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// TestReadiness checks that pods that terminate do not count, that unknown readiness counts as
+// ready, and that a pod in two slices or of two families counts once.
+func TestReadiness(t *testing.T) {
+	spec := &spillwayv1.KubernetesEndpoints{Cluster: "north", Namespaces: []string{"shop"}, Port: "proxy"}
+	got := readinessOf(spec, []*discovery.EndpointSlice{
+		slice("shop", "cart", endpoint("10.0.0.1", "rsT"), endpoint("10.0.0.2", "RsT"), endpoint("10.0.0.3", "Rst"), endpoint("10.0.0.4", "")),
+		slice("shop", "cart", endpoint("10.0.0.1", "RST")), slice("shop", "cart", endpoint("fd00::1", "r")),
+		slice("shop", "dead", endpoint("10.0.0.5", "R")), slice("shop", "gone", endpoint("10.0.0.6", "Rt"))})
+	want := map[string]table.Readiness{"cart": {Pods: 3, Ready: 2}, "dead": {Pods: 1}}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestReadinessIsUnknown checks that nothing is known before the API has answered, and while it does
+// not answer.
+func TestReadinessIsUnknown(t *testing.T) {
+	s := &Source{failed: map[string]bool{}}
+	if s.Readiness() != nil {
+		t.Error("pods are known before the first list")
+	}
+	s.setReadiness(map[string]table.Readiness{"cart": {Pods: 3, Ready: 2}})
+	if s.Readiness() == nil {
+		t.Error("pods are unknown after the first list")
+	}
+	s.failed["shop"] = true
+	if s.Readiness() != nil {
+		t.Error("pods are known while the API does not answer")
+	}
+}
+
 // TestPorts checks that a port given by name must be a TCP port of the slice, and that a port given
 // by number is used unchanged.
 func TestPorts(t *testing.T) {

@@ -41,6 +41,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	failed  map[string]bool // by namespace, as last logged
+	ready   map[string]table.Readiness
 	ignored []string
 }
 
@@ -121,6 +122,19 @@ func (s *Source) Run(ctx context.Context, found func(table.Found)) {
 	s.follow(ctx, informers, changed, found)
 }
 
+// Readiness returns how many pods each service has, and how many of them are ready. It is nil while
+// that is unknown, because some namespace was not listed yet, or the API does not answer.
+func (s *Source) Readiness() map[string]table.Readiness {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, failed := range s.failed {
+		if failed {
+			return nil
+		}
+	}
+	return s.ready
+}
+
 // follow passes on the endpoints of the informers' current slices, at the start and after each
 // change.
 func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInformer, changed <-chan struct{}, found func(table.Found)) {
@@ -134,6 +148,7 @@ func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInform
 		}
 		now, ignored := endpointsOf(s.spec, all)
 		s.tellIgnored(ignored)
+		s.setReadiness(readinessOf(s.spec, all))
 		if reported == nil || !reflect.DeepEqual(now, reported) {
 			reported = now
 			found(now)
@@ -149,6 +164,12 @@ func (s *Source) follow(ctx context.Context, informers []cache.SharedIndexInform
 		case <-time.After(settle):
 		}
 	}
+}
+
+func (s *Source) setReadiness(ready map[string]table.Readiness) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = ready
 }
 
 // inform creates the informer of one namespace's EndpointSlices. It calls `signal` at each change.

@@ -22,7 +22,8 @@ const (
 // relay's memory.
 type codec struct{ encoding.CodecV2 }
 
-// NewCodec returns the codec that the server must use: it reads a Request and writes a Response.
+// NewCodec returns the codec that the server must use: it reads a Request or a
+// Report, and writes a Response.
 func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
 // Response is a response of either variant, with resources that are already encoded.
@@ -62,9 +63,14 @@ func (r *Response) encode() mem.BufferSlice {
 	return out
 }
 
-// Unmarshal implements encoding.CodecV2. It stores a request's bytes without decoding them.
+// Unmarshal implements encoding.CodecV2. It stores the bytes of a request or report without
+// decoding them.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if r, ok := v.(*Request); ok {
+	switch r := v.(type) {
+	case *Request:
+		r.raw = data.Materialize()
+		return nil
+	case *Report:
 		r.raw = data.Materialize()
 		return nil
 	}

@@ -1,0 +1,1 @@
+INSERT INTO transitions (at, ruleset_id, version, state, origin, reason) VALUES
