@@ -51,6 +51,8 @@ func (s *State) set(r *report, key string, value json.RawMessage) {
 	case "delay_ms":
 		setNumber(r, key, value, &s.DelayMs, fmt.Sprintf("0 to %d", maxDelayMs),
 			func(v float64) bool { return v >= 0 && v <= maxDelayMs })
+	case "delay_share":
+		setNumber(r, key, value, &s.DelayShare, "0 to 1", func(v float64) bool { return v >= 0 && v <= 1 })
 	case "available":
 		var available *bool
 		if json.Unmarshal(value, &available) != nil || available == nil {
@@ -59,7 +61,7 @@ func (s *State) set(r *report, key string, value json.RawMessage) {
 		}
 		s.Available = *available
 	default:
-		r.add("%s: unknown key; allowed: speed, workers, error_rate, available, delay_ms", short([]byte(key)))
+		r.add("%s: unknown key; allowed: speed, workers, error_rate, available, delay_ms, delay_share", short([]byte(key)))
 	}
 }
 

@@ -16,10 +16,10 @@ func TestPatchChangesOnlyTheKeysGiven(t *testing.T) {
 		want State
 	}{
 		{`{}`, first},
-		{` { "speed" : 0.5 } `, State{Speed: 0.5, Workers: 4, Available: true}},
-		{`{"workers": 1e1}`, State{Speed: 1, Workers: 10, Available: true}},
-		{`{"available": false, "delay_ms": 150}`, State{Speed: 1, Workers: 4, DelayMs: 150}},
-		{`{"error_rate": 1, "speed": 2}`, State{Speed: 2, Workers: 4, ErrorRate: 1, Available: true}},
+		{` { "speed" : 0.5 } `, State{Speed: 0.5, Workers: 4, Available: true, DelayShare: 1}},
+		{`{"workers": 1e1}`, State{Speed: 1, Workers: 10, Available: true, DelayShare: 1}},
+		{`{"available": false, "delay_ms": 150}`, State{Speed: 1, Workers: 4, DelayMs: 150, DelayShare: 1}},
+		{`{"error_rate": 1, "speed": 2}`, State{Speed: 2, Workers: 4, ErrorRate: 1, Available: true, DelayShare: 1}},
 	} {
 		got, problems := patched(first, []byte(c.body))
 		if len(problems) > 0 || got != c.want {
@@ -40,9 +40,10 @@ func TestPatchProblems(t *testing.T) {
 		{`{"workers": 1.5}`, "workers: 1.5; allowed: a whole number from 1 to 100000"},
 		{`{"error_rate": 1.01}`, "error_rate: 1.01; allowed: 0 to 1"},
 		{`{"delay_ms": -1}`, "delay_ms: -1; allowed: 0 to 600000"},
+		{`{"delay_share": 1.5}`, "delay_share: 1.5; allowed: 0 to 1"},
 		{`{"available": 1}`, "available: 1; allowed: true, false"},
 		{`{"available": null}`, "available: null; allowed: true, false"},
-		{`{"Speed": 1}`, "Speed: unknown key; allowed: speed, workers, error_rate, available, delay_ms"},
+		{`{"Speed": 1}`, "Speed: unknown key; allowed: speed, workers, error_rate, available, delay_ms, delay_share"},
 		{`{"speed": 1, "speed": 2}`, "speed: given twice; allowed: once"},
 		{`{"speed": 0, "workers": 0}`, "speed: 0; allowed: a number above 0\nworkers: 0; allowed: a whole"},
 		{``, "body: it ends early; allowed: one JSON object"},
@@ -62,7 +63,7 @@ func TestPatchProblems(t *testing.T) {
 // allowed ranges which the same body does not change again.
 func FuzzPatch(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `{"speed": 0.5, "workers": 3, "error_rate": 0.25, "available": false, "delay_ms": 10.5}`,
+		`{}`, `{"speed": 0.5, "workers": 3, "error_rate": 0.25, "available": false, "delay_ms": 10.5, "delay_share": 0.5}`,
 		`{"workers": 1e400}`, `{"workers": "1"}`, `{"speed": 5e-324}`, `{"a": [{"b": null}]}`, `[`, `{"\ud800": 1}`, `null`,
 		`{"delay_ms": -0}`, `{"speed": 1} x`, "{\"speed\": 1}\x00",
 	} {
@@ -82,7 +83,8 @@ func FuzzPatch(f *testing.F) {
 			t.Errorf("%q is no JSON, and has no problem", body)
 		}
 		allowed := got.Speed > 0 && !math.IsInf(got.Speed, 0) && got.Workers >= 1 && got.Workers <= maxWorkers &&
-			got.ErrorRate >= 0 && got.ErrorRate <= 1 && got.DelayMs >= 0 && got.DelayMs <= maxDelayMs
+			got.ErrorRate >= 0 && got.ErrorRate <= 1 && got.DelayMs >= 0 && got.DelayMs <= maxDelayMs &&
+			got.DelayShare >= 0 && got.DelayShare <= 1
 		if !allowed {
 			t.Errorf("%q gives %+v", body, got)
 		}

@@ -58,7 +58,9 @@ func (p *Pod) Handler(endpoints []Endpoint) (http.Handler, error) {
 			return
 		}
 		// A delay before the queue changes when a request arrives there, and nothing else.
-		pause(r.Context(), milliseconds(state.DelayMs))
+		if state.DelayShare == 1 || p.chance.Happens(state.DelayShare) {
+			pause(r.Context(), milliseconds(state.DelayMs))
+		}
 		if _, pattern := mux.Handler(r); pattern == "" {
 			p.counts.Unknown.Add(1)
 			p.fail(w, http.StatusNotFound, "no_endpoint", nil)

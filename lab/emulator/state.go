@@ -18,11 +18,15 @@ type State struct {
 	Workers   int     `json:"workers"`    // size of the pool
 	ErrorRate float64 `json:"error_rate"` // probability that a request fails, beside the endpoint's own
 	Available bool    `json:"available"`  // false: every request is answered with 503 at once
-	DelayMs   float64 `json:"delay_ms"`   // added to every answer, without a worker
+	DelayMs   float64 `json:"delay_ms"`   // added to an answer, without a worker
+	// Probability that an answer is delayed.
+	DelayShare float64 `json:"delay_share"`
 }
 
 // InitialState returns the state of a pod that nobody has changed.
-func InitialState(workers int) State { return State{Speed: 1, Workers: workers, Available: true} }
+func InitialState(workers int) State {
+	return State{Speed: 1, Workers: workers, Available: true, DelayShare: 1}
+}
 
 // Switchboard holds the state of a running pod. Its methods are safe for concurrent use.
 type Switchboard struct {
@@ -75,7 +79,7 @@ func (s *Switchboard) Handle(mux *http.ServeMux) {
 			return
 		}
 		slog.Info("state changed", "speed", next.Speed, "workers", next.Workers, "error_rate", next.ErrorRate,
-			"available", next.Available, "delay_ms", next.DelayMs)
+			"available", next.Available, "delay_ms", next.DelayMs, "delay_share", next.DelayShare)
 		spillwayruntime.AnswerJSON(w, http.StatusOK, next)
 	})
 }

@@ -58,8 +58,9 @@ func TestStateChangesAnswers(t *testing.T) {
 			{`{"speed": 0.25}`, 200, "", 400 * time.Millisecond},
 			{`{"speed": 4, "delay_ms": 150}`, 200, "", 175 * time.Millisecond},
 			{`{"error_rate": 1}`, 500, "injected_error", 175 * time.Millisecond},
+			{`{"delay_share": 0}`, 500, "injected_error", 25 * time.Millisecond},
 			{`{"available": false}`, 503, "unavailable", 0},
-			{`{"speed": 1, "delay_ms": 0, "error_rate": 0, "available": true}`, 200, "", 100 * time.Millisecond},
+			{`{"speed": 1, "delay_ms": 0, "delay_share": 1, "error_rate": 0, "available": true}`, 200, "", 100 * time.Millisecond},
 		} {
 			set(t, pod, c.patch)
 			response, took := ask(handler, "GET", "/x/1")
@@ -69,7 +70,7 @@ func TestStateChangesAnswers(t *testing.T) {
 			}
 		}
 		counts := pod.Snapshot()
-		if counts["served"] != 4 || counts["injected_error"] != 1 || counts["unavailable"] != 1 {
+		if counts["served"] != 4 || counts["injected_error"] != 2 || counts["unavailable"] != 1 {
 			t.Errorf("counts %v", counts)
 		}
 	})
@@ -136,7 +137,7 @@ func TestStateOverHTTP(t *testing.T) {
 		}
 		return response.StatusCode, document
 	}
-	if status, got := send("GET", ""); status != 200 || got["workers"] != 1.0 || got["available"] != true || len(got) != 5 {
+	if status, got := send("GET", ""); status != 200 || got["workers"] != 1.0 || got["available"] != true || len(got) != 6 {
 		t.Errorf("GET: %d %v", status, got)
 	}
 	if status, got := send("PATCH", `{"workers": 3}`); status != 200 || got["workers"] != 3.0 {

@@ -43,7 +43,15 @@ class Simulation:
     def set_weights(self, weights: list[float]) -> None:
         """Sets the weights of all routes, [route, from, to]. Calls without any weight fail."""
     def set_state(
-        self, service: int, cluster: int, *, speed: float, error_rate: float, available: bool, delay_s: float
+        self,
+        service: int,
+        cluster: int,
+        *,
+        speed: float,
+        error_rate: float,
+        available: bool,
+        delay_s: float,
+        delay_share: float = 1.0,
     ) -> None:
         """Sets what the emulator's PATCH /state sets."""
     def set_workers(self, service: int, cluster: int, workers: int) -> None: ...
@@ -66,6 +74,14 @@ class Simulation:
 
         `arrived`, `served`, `failed`, `own_s`, `waited_s` and `hits`: [endpoint, cluster]. `calls`:
         [route, from, to]. `bytes` between clusters: [from, to].
+        """
+    def watch_outcomes(self) -> None:
+        """Counts from now on how the calls of routes end, as their callers see it."""
+    def take_outcomes(self) -> list[tuple[int, int, int, int, int, float]]:
+        """Returns what was counted since the last time.
+
+        Rows of route, from, to, bucket of latency, calls, and the seconds that they took. Bucket i
+        has successful calls of up to 1.04^i microseconds; -1 are the failed ones.
         """
     def take_ended(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """Returns the users' requests that ended since the last time, in columns.

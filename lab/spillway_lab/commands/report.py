@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 from spillway_runtime import command_line
 
-from spillway_lab.findings import reading
+from spillway_lab.findings import kept, reading
 from spillway_lab.pages import pages
 from spillway_lab.stack.stack import ROOT
 
+FIGURES = "figures"
 EXPERIMENTS, PAPERS = ROOT / "lab/experiments", ROOT / "lab/papers.yaml"
 
 
@@ -21,9 +22,13 @@ EXPERIMENTS, PAPERS = ROOT / "lab/experiments", ROOT / "lab/papers.yaml"
 def command(results: Path, out: Path) -> None:
     """Writes report.html, and README.md with its pictures, into a folder.
 
-    An experiment without results is listed as not run. The last line is one JSON object.
+    What has no results takes the figures of an earlier run from `figures/` in that folder, where
+    those of all runs are kept. An experiment with neither is listed as not run. The last line is
+    one JSON object.
     """
-    chapters = reading.chapters(EXPERIMENTS, PAPERS, results)
+    figures = out / FIGURES
+    chapters = reading.chapters(EXPERIMENTS, PAPERS, results, figures)
+    kept.write(figures, chapters)
     written = pages.write(chapters, out)
     for chapter in chapters:
         for problem in chapter.problems:

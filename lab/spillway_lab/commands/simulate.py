@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import tempfile
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -96,5 +97,6 @@ def _run(scenario: Scenario, seed: int, again: str, started: datetime, found: li
         facts={
             "curves": "oracle: those of the simulated queues", "arrivals": "Poisson",
             "papa_steps": {f"{f.policy}-{f.repetition}": f.papa for f in found if f.papa},
+            "pods": {f"{f.policy}-{f.repetition}": [asdict(each) for each in f.pods] for f in found if f.pods},
         },
     )  # fmt: skip

@@ -70,13 +70,19 @@ def run(scenario: Scenario, name: str, out: Path | None = None) -> Run:
 
 
 def refuse(scenario: Scenario) -> None:
-    """Raises InvalidInput that names each policy that cannot be run live, and why."""
+    """Raises InvalidInput that names each policy and key that cannot be run live, and why."""
     _, problems = variants.live(scenario.document.policies)
+    problems += [
+        f"autoscalers.{service}: a live run starts all pods before it begins, and has no autoscaler; "
+        "allowed: simulations"
+        for service in scenario.document.autoscalers
+    ]
     measure, k = scenario.document.load.measure, scenario.document.time_scale
     seconds = (measure.warm_up_seconds + measure.seconds) * k + _SETTLE_S
-    if "spillway-frozen-curves" in scenario.document.policies and seconds > FROZEN_S:
+    frozen = [policy for policy in scenario.document.policies if variants.VARIANTS[policy].frozen_curves]
+    if frozen and seconds > FROZEN_S:
         problems.append(
-            f"load.measure: a round takes {seconds:.0f} s; allowed with spillway-frozen-curves: {FROZEN_S} s"
+            f"load.measure: a round takes {seconds:.0f} s; allowed with {frozen[0]}: {FROZEN_S} s"
         )
     if problems:
         raise InvalidInput([f"scenario {scenario.name}: {problem}" for problem in problems])

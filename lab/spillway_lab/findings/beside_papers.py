@@ -47,7 +47,7 @@ def beside(figure: Figure, runs: Mapping[str, RunFigures], facts: Mapping[str, A
         return Beside(figure, UNKNOWN, "", None)
     known = [each for each in found if each[1].value is not None] or found
     calm = [each for each in known if not each[2]] or known
-    live = [each for each in calm if each[0] in runs and runs[each[0]].run.kind == "live"] or calm
+    live = [each for each in calm if each[0] in runs and runs[each[0]].setting.kind == "live"] or calm
     best = max if figure.better == "more" else min
     name, ours, disturbed = best(live, key=lambda each: each[1].value or 0.0)
     return Beside(figure, ours, name, reach(figure, ours, disturbed))
@@ -65,7 +65,7 @@ def _candidates(
             continue
         disturbed = figures.disturbed > 0
         if measure.fact is not None:
-            yield name, _fact(figures.run.facts, measure.fact), disturbed
+            yield name, _fact(figures.setting.facts, measure.fact), disturbed
         elif measure.metric is not None and measure.of is not None:
             if measure.over is not None and {measure.of, measure.over} <= set(figures.policies):
                 yield name, figures.pair(measure.over, measure.of, measure.metric).ratio, disturbed

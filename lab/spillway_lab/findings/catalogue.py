@@ -3,9 +3,9 @@
 An experiment is a question, the scenarios that answer it, and how they are run. A sweep makes
 variants of a scenario, one for each combination of its axes' points.
 
-Simulated are the optimizer's baselines by their plans, and `spillway`, `spillway-no-papa`,
-`spillway-frozen-curves` and `papa-only` in closed loop with hysteresis and PAPA. Curves and
-capacities are then those of the simulated queues, not learned.
+Simulated are the optimizer's baselines by their plans, and `spillway`, its variants and `papa-only`
+in closed loop with hysteresis and PAPA. Curves and capacities are then those of the simulated
+queues, not learned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,6 +55,7 @@ class Experiment(Model):
     order: float = 100.0  # place in the report; those of the same place are in the order of their ids
     minutes: Positive  # of all of its runs, on two cores
     shortfall: str = ""  # why a paper's figure is not reached, or why there is no run
+    not_live: str = ""  # why there is no live run, beside simulated ones
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> "Experiment":

@@ -20,6 +20,7 @@ class Chapter:
     scenarios: Mapping[str, Scenario]  # by the variant's name
     runs: Mapping[str, RunFigures]  # by the variant's name
     facts: Mapping[str, Any] | None = None  # of a benchmark
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the inputs of each run
     beside: Sequence[Beside] = ()
     stale: Sequence[str] = ()  # names of runs whose inputs have changed since
     problems: Sequence[str] = field(default_factory=tuple)  # results that cannot be read

@@ -2,16 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from datetime import datetime
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import PlainSerializer, PlainValidator
 
-from spillway_lab.report import results, statistics
-from spillway_lab.report.results import Round, Run
+from spillway_lab.report import statistics
+from spillway_lab.report.results import Kind, Round, Run
 from spillway_lab.report.round_samples import RoundSamples
 from spillway_lab.report.statistics import METRICS, Comparison, Estimate, Metric
 
-Points = tuple[np.ndarray, np.ndarray]  # x and y of a line
+Column = Annotated[
+    np.ndarray,
+    PlainValidator(lambda values: np.asarray(values, dtype=float)),
+    PlainSerializer(lambda values: values.tolist()),
+]
+Points = tuple[Column, Column]  # x and y of a line
+NO_POINTS: Points = (np.empty(0), np.empty(0))
 _CDF_POINTS = 160
 _TIME_POINTS = 60
 
@@ -37,28 +45,47 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What was run, when, and how busy the machine was in all rounds, from lowest to highest."""
+
+    scenario: str
+    question: str
+    kind: Kind
+    time_scale: float  # by how much the run was stretched; 1: not at all
+    seed: int | None
+    command: str  # runs it again
+    started: datetime
+    measured_seconds: float  # of each round, in scenario time
+    cores: int  # 0: unknown
+    utilisation: tuple[float, float] | None  # None: not measured
+    pressure: tuple[float, float] | None
+    rounds: int
+    disturbed: int  # rounds
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RunFigures:
     """One run of one scenario."""
 
-    run: Run
+    setting: Setting
     policies: Mapping[str, PolicyFigures]
-    # ((policy, other policy), metric); the first of a pair is the experiment's policy
-    pairs: Mapping[tuple[str, str, Metric], Pair]
-    disturbed: int  # rounds
+    pairs: Mapping[str, Mapping[str, Mapping[Metric, Pair]]]  # by policy, other policy and metric
+
+    @property
+    def disturbed(self) -> int:
+        """The number of rounds in which the machine was too busy for a conclusion."""
+        return self.setting.disturbed
 
     def pair(self, policy: str, other: str, metric: Metric) -> Pair:
         """Returns how two policies compare; unknown if one of them did not run."""
         unknown = Pair(statistics.UNKNOWN, statistics.UNKNOWN)
-        return self.pairs.get((policy, other, metric), unknown)
+        return self.pairs.get(policy, {}).get(other, {}).get(metric, unknown)
 
 
-def read(folder: Path) -> RunFigures:
-    """Reads a run and summarises it. Raises InvalidInput that names the file and the key."""
-    run, samples = results.read(folder)
-    return summarised(run, samples)
-
-
-def summarised(run: Run, samples: Sequence[RoundSamples]) -> RunFigures:
+def summarised(
+    run: Run, samples: Sequence[RoundSamples], more_facts: Mapping[str, Any] | None = None
+) -> RunFigures:
     comparison = Comparison(run, samples)
     rounds: dict[str, list[tuple[Round, RoundSamples]]] = {}
     for each, columns in zip(run.rounds, samples, strict=True):
@@ -66,16 +93,45 @@ def summarised(run: Run, samples: Sequence[RoundSamples]) -> RunFigures:
     policies = {
         policy: _policy(policy, found, comparison, run.measured_seconds) for policy, found in rounds.items()
     }
-    pairs = {
-        (first, second, metric): Pair(
-            comparison.ratio(second, first, metric), comparison.difference(first, second, metric)
-        )
+    pairs: dict[str, dict[str, dict[Metric, Pair]]] = {
+        first: {
+            second: {
+                metric: Pair(
+                    comparison.ratio(second, first, metric), comparison.difference(first, second, metric)
+                )
+                for metric in METRICS
+            }
+            for second in policies
+            if second != first
+        }
         for first in policies
-        for second in policies
-        if first != second
-        for metric in METRICS
     }
-    return RunFigures(run, policies, pairs, sum(each.disturbed for each in run.rounds))
+    return RunFigures(_setting(run, {**run.facts, **(more_facts or {})}), policies, pairs)
+
+
+def _setting(run: Run, facts: Mapping[str, Any]) -> Setting:
+    machines = [each.machine for each in run.rounds]
+    return Setting(
+        scenario=run.scenario,
+        question=run.question,
+        kind=run.kind,
+        time_scale=run.time_scale,
+        seed=run.seed,
+        command=run.command,
+        started=run.started,
+        measured_seconds=run.measured_seconds,
+        cores=machines[0].cores if machines else 0,
+        utilisation=_range([each.utilisation for each in machines]),
+        pressure=_range([each.pressure for each in machines]),
+        rounds=len(run.rounds),
+        disturbed=sum(each.disturbed for each in run.rounds),
+        facts=facts,
+    )
+
+
+def _range(shares: Sequence[float | None]) -> tuple[float, float] | None:
+    known = [share for share in shares if share is not None]
+    return (min(known), max(known)) if known else None
 
 
 def _policy(

@@ -56,10 +56,12 @@ def of_variant(variant: Variant) -> Inputs:
     mine, its = _split(variant.changes)
     scenario_text = _text(changed(document, mine, variant.scenario) | {_APPLICATION: str(path.resolve())})
     application_text = _text(changed(application, its, path))
-    # The place of a checkout is no input, so the digest does not have the absolute path.
+    # The place of a checkout is no input, so the digest does not have the absolute path. Nor is the
+    # scale of live runs one of a simulation.
+    ignored = {"time_scale"} if variant.kind == "simulated" else set()
     digest = _digest(
         variant.kind,
-        _text(changed(document, mine, variant.scenario)),
+        _text({k: v for k, v in changed(document, mine, variant.scenario).items() if k not in ignored}),
         application_text,
         *map(str, variant.at),
     )

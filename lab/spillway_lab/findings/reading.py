@@ -1,19 +1,20 @@
-"""Reads what the report is made of: experiments, papers' figures, and results in their folders.
+"""Reads what the report is made of: experiments, papers' figures, and results.
 
 The results of experiment E and variant V are in `<results>/E/V/`: `run.json` and samples, or
-`facts.json` of a benchmark. `inputs.json` beside them says which inputs they are of.
+`facts.json` of a benchmark. `inputs.json` beside them says which inputs they are of. What has no
+results there is taken from the figures that are kept of earlier runs.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillway_lab.findings import beside_papers, catalogue, gathered, inputs, papers, reaction
+from spillway_lab.findings import beside_papers, catalogue, gathered, inputs, kept, papers, reaction
 from spillway_lab.findings.catalogue import Experiment, Variant
 from spillway_lab.findings.chapter import Chapter
 from spillway_lab.findings.gathered import RunFigures
+from spillway_lab.findings.kept import Kept
 from spillway_lab.report import results
 from spillway_lab.scenario import scenario
 from spillway_lab.scenario.errors import InvalidInput
@@ -22,8 +23,8 @@ from spillway_lab.scenario.scenario import Scenario
 FACTS = "facts.json"
 
 
-def chapters(experiments: Path, figures: Path, found: Path) -> list[Chapter]:
-    """Returns a chapter for each experiment.
+def chapters(experiments: Path, figures: Path, found: Path, earlier: Path) -> list[Chapter]:
+    """Returns a chapter for each experiment: its results in `found`, else its figures in `earlier`.
 
     Raises InvalidInput if the experiments or the papers' figures are wrong. Results that cannot be
     read are problems of their chapter and stop no other.
@@ -31,21 +32,29 @@ def chapters(experiments: Path, figures: Path, found: Path) -> list[Chapter]:
     known = catalogue.load_all(experiments)
     beside = papers.load(figures, known)
     return [
-        chapter(name, experiment, [figure for figure in beside if figure.experiment == name], found)
+        chapter(name, experiment, [figure for figure in beside if figure.experiment == name], found, earlier)
         for name, experiment in known.items()
     ]
 
 
-def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], found: Path) -> Chapter:
+def chapter(
+    name: str, experiment: Experiment, figures: list[papers.Figure], found: Path, earlier: Path
+) -> Chapter:
     variants = catalogue.variants(experiment)
-    runs, stale, problems = _runs(variants, found / name)
     scenarios = _scenarios(variants)
-    runs = {each: _with_reaction(figures, scenarios.get(each)) for each, figures in runs.items()}
-    facts = None
-    if experiment.kind == "benchmark":
-        facts = _facts(found / name, problems)
-        if facts is not None and _is_stale(found / name, inputs.of_benchmark(experiment).digest):
-            stale.append(name)
+    problems: list[str] = []
+    there = _kept(earlier, name, problems)
+    runs, facts, digests = dict(there.runs), there.facts, dict(there.digests)
+    if experiment.kind == "benchmark" and (new := _facts(found / name, problems)) is not None:
+        facts, digests[name] = new, _digest(found / name)
+    for variant in variants:
+        its = found / name / variant.name
+        if run := _run(its, scenarios.get(variant.name), problems):
+            runs[variant.name], digests[variant.name] = run, _digest(its)
+    runs = {variant.name: runs[variant.name] for variant in variants if variant.name in runs}
+    names = list(runs) if facts is None else [name]
+    digests = {each: digests[each] for each in names if digests.get(each)}
+    current = _current(name, experiment, variants)
     return Chapter(
         id=name,
         experiment=experiment,
@@ -53,32 +62,50 @@ def chapter(name: str, experiment: Experiment, figures: list[papers.Figure], fou
         scenarios=scenarios,
         runs=runs,
         facts=facts,
+        digests=digests,
         beside=[beside_papers.beside(figure, runs, facts) for figure in figures],
-        stale=stale,
+        stale=[each for each, digest in digests.items() if digest != current.get(each)],
         problems=problems,
     )
 
 
-def _runs(variants: list[Variant], folder: Path) -> tuple[dict[str, RunFigures], list[str], list[str]]:
-    """Returns runs by variant, the names of those with other inputs, and what cannot be read."""
-    runs: dict[str, RunFigures] = {}
-    stale, problems = [], []
-    for variant in variants:
-        its = folder / variant.name
-        if not (its / results.FILE).exists():
-            continue
-        try:
-            runs[variant.name] = gathered.read(its)
-            if _is_stale(its, inputs.of_variant(variant).digest):
-                stale.append(variant.name)
-        except InvalidInput as error:
-            problems += [problem.replace(f"{folder}/", "") for problem in error.problems]
-    return runs, stale, problems
+def _kept(folder: Path, name: str, problems: list[str]) -> Kept:
+    try:
+        return kept.read(folder, name)
+    except InvalidInput as error:
+        problems += error.problems
+        return Kept()
 
 
-def _is_stale(folder: Path, digest: str) -> bool:
+def _run(folder: Path, scenario: Scenario | None, problems: list[str]) -> RunFigures | None:
+    """Returns the run of a folder; None if there is none, or if it cannot be read."""
+    if not (folder / results.FILE).exists():
+        return None
+    try:
+        run, samples = results.read(folder)
+        return gathered.summarised(run, samples, reaction.facts(run, scenario) if scenario else {})
+    except InvalidInput as error:
+        problems += [problem.replace(f"{folder.parent}/", "") for problem in error.problems]
+        return None
+
+
+def _digest(folder: Path) -> str:
+    """Returns the digest of the inputs that results are of; empty if it is unknown."""
     stamp = inputs.stamp(folder)
-    return stamp is not None and stamp.digest != digest
+    return "" if stamp is None else stamp.digest
+
+
+def _current(name: str, experiment: Experiment, variants: list[Variant]) -> dict[str, str]:
+    """Returns the digests of the inputs as they are now; those that cannot be read have none."""
+    if experiment.kind == "benchmark":
+        return {name: inputs.of_benchmark(experiment).digest}
+    found = {}
+    for variant in variants:
+        try:
+            found[variant.name] = inputs.of_variant(variant).digest
+        except InvalidInput:
+            continue  # the driver names the problem when it runs the experiment
+    return found
 
 
 def _scenarios(variants: list[Variant]) -> Mapping[str, Scenario]:
@@ -90,11 +117,6 @@ def _scenarios(variants: list[Variant]) -> Mapping[str, Scenario]:
         except InvalidInput:
             continue  # the driver names the problem when it runs the experiment
     return found
-
-
-def _with_reaction(figures: RunFigures, scenario: Scenario | None) -> RunFigures:
-    more = reaction.facts(figures.run, scenario) if scenario else {}
-    return replace(figures, run=replace(figures.run, facts={**figures.run.facts, **more}))
 
 
 def _facts(folder: Path, problems: list[str]) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ def judge(figures: RunFigures, policy: str, other: str, metric: Metric) -> Verdi
     if missing:
         return Verdict("unknown", f"No conclusion about {name}: {' and '.join(missing)} did not run.")
     if figures.disturbed:
-        rounds = f"{figures.disturbed} of {len(figures.run.rounds)} rounds"
+        rounds = f"{figures.disturbed} of {figures.setting.rounds} rounds"
         return Verdict(
             "disturbed", f"No conclusion about {name}: the machine was too busy in {rounds} (disturbed)."
         )

@@ -89,6 +89,8 @@ def _chapter(chapter: Chapter, look: Styles) -> Iterator[Block]:
         yield Text(f"Not read: {problem}", strong=True)
     if not chapter.runs and chapter.facts is None:
         yield Text(f"Not run. {experiment.shortfall}".strip(), strong=True)
+    elif experiment.not_live and not any(each.setting.kind == "live" for each in chapter.runs.values()):
+        yield Text(f"Not run live. {experiment.not_live}", strong=True)
     if chapter.beside:
         yield papers_table.table(chapter.beside)
         yield from _why_not(chapter)
@@ -106,7 +108,8 @@ def _chapter(chapter: Chapter, look: Styles) -> Iterator[Block]:
 
 
 def _why_not(chapter: Chapter) -> Iterator[Block]:
-    missed = [each for each in chapter.beside if each.reached in ("not reached", "not told apart")]
-    if missed:
-        why = chapter.experiment.shortfall or "the reason is not known yet."
-        yield Text(f"Where a figure is not reached: {why}")
+    found, why = {each.reached for each in chapter.beside}, chapter.experiment.shortfall
+    if "not reached" in found or (why and "not told apart" in found):
+        yield Text(f"Where a figure is not reached: {why or 'the reason is not known yet.'}")
+    elif "not told apart" in found:
+        yield Text("A figure that is not told apart: the interval of ours contains the paper's.")

@@ -2,6 +2,7 @@
 
 import io
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _WIDTH_IN, _HEIGHT_IN = 8.0, 4.0
 _LEFT = 0.005  # share of requests that a CDF leaves out at the left, where nothing is to be seen
 _FAR = 20.0  # values that are farther apart have a logarithmic axis
+_SIMPLER_PX = 1.0  # points of a line that are closer to it are left out; a line is 2 px
 _DIGITS = re.compile(r"(\d\.\d)\d+")
 Styles = Mapping[str, Mapping[str, Any]]
 
@@ -132,7 +134,12 @@ def _drawn(draw: Any) -> str:
 
     # Text stays text, in a font of the reader; ids follow from the content.
     with matplotlib.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": "spillway", "font.family": "sans-serif"}
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "spillway",
+            "font.family": "sans-serif",
+            "path.simplify_threshold": _SIMPLER_PX,
+        }
     ):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
         axes = figure.add_subplot()
@@ -156,7 +163,33 @@ def _inside(svg: str) -> str:
     svg = re.sub(r"font-family: '[^;]*, sans-serif;? *", "", svg)
     svg = re.sub(r' transform="rotate\(-?0(?:\.0)? [^"]*"', "", svg)
     svg = svg.replace("<svg ", '<svg font-family="sans-serif" ', 1)
-    return re.sub(r"\s*\n\s*", "\n", _without_bare_groups(svg))
+    svg = re.sub(r"\s*\n\s*", "\n", _without_bare_groups(svg))
+    # Pairs that follow those of M or L are lines too.
+    svg = re.sub(r'\bd="[^"C]*"', lambda found: re.sub(r"\s*L ", " ", found[0]), svg)
+    svg = re.sub(r"\b([mp][0-9a-f]{5})[0-9a-f]{5}\b", r"\1", svg)  # ids within a picture
+    return _classes(svg)
+
+
+def _classes(svg: str) -> str:
+    """Replaces styles with classes. A page has many pictures, so equal styles have equal names.
+
+    A marker has its style where it is defined, and again wherever it is used.
+    """
+    names: dict[str, str] = {}
+    styled = set(re.findall(r'<path id="([^"]*)"[^>]*style=', svg))
+    svg = re.sub(
+        r'(<use xlink:href="#([^"]*)"[^>]*?) style="[^"]*"',
+        lambda found: found[1] if found[2] in styled else found[0],
+        svg,
+    )
+
+    def one(found: re.Match[str]) -> str:
+        names[found[1]] = f"s{zlib.crc32(found[1].encode()):08x}"[:7]
+        return f'class="{names[found[1]]}"'
+
+    svg = re.sub(r'style="([^"]*)"', one, svg)
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    return svg.replace("</style>", f"{rules}</style>", 1)
 
 
 def _without_bare_groups(svg: str) -> str:

@@ -1,6 +1,6 @@
 """One run of a scenario as blocks: set-up, figures, verdicts, pictures, machine. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spillway_lab.findings.chapter import Chapter
@@ -27,23 +27,23 @@ _COLUMNS = (
 
 
 def blocks(chapter: Chapter, name: str, figures: RunFigures, look: Styles) -> Iterator[Block]:
-    run = figures.run
+    run = figures.setting
     if len(chapter.variants) > 1:
         yield Heading(3, f"{chapter.experiment.title}: {name}")
     if run.question:
         yield Text(run.question)
     scenario = chapter.scenarios.get(name)
-    events = {}
+    events, changes = {}, False
     if scenario is not None:
         yield from setup.blocks(scenario, run.measured_seconds)
-        events = {event.at_seconds: setup.described(event) for event in scenario.document.events}
+        events, changes = setup.events(scenario), bool(scenario.document.events)
     yield _policies(figures)
     yield from _verdicts(chapter, figures)
     cdfs = {policy: each.cdf for policy, each in figures.policies.items()}
     picture = f"{chapter.id}-{name}" if name != chapter.id else name
     about = f"Share of requests answered within a latency, by policy, in {name}."
     yield Picture(f"{picture}-cdf", pictures.cdfs(cdfs, look), about)
-    if run.kind == "live" or events or scenario is None or len(scenario.document.load.measure.plan) > 1:
+    if run.kind == "live" or changes or scenario is None or len(scenario.document.load.measure.plan) > 1:
         over_time = {policy: each.over_time for policy, each in figures.policies.items()}
         drawn = pictures.times(over_time, "mean latency, ms", events, look)
         yield Picture(f"{picture}-time", drawn, f"Mean latency over time, by policy, in {name}.")
@@ -133,29 +133,27 @@ def _fact(value: object) -> str:
 
 def machine(figures: RunFigures) -> str:
     """Returns how busy the machine was, and when the run was made, in sentences."""
-    run, rounds = figures.run, figures.run.rounds
+    run = figures.setting
     began = run.started.strftime("%Y-%m-%d %H:%M UTC")
     if run.kind == "simulated":
         seed = f" with seed {run.seed}" if run.seed is not None else ""
         return f"Simulated{seed} on {began}: {run.measured_seconds:g} s in each round."
-    used = [each.machine.utilisation for each in rounds if each.machine.utilisation is not None]
-    waited = [each.machine.pressure for each in rounds if each.machine.pressure is not None]
     stretched = (
         f" It was stretched {run.time_scale:g} times; all times here are those of the scenario."
         if run.time_scale != 1
         else ""
     )
     state = (
-        f"{figures.disturbed} of {len(rounds)} rounds were disturbed" if figures.disturbed else "undisturbed"
+        f"{figures.disturbed} of {run.rounds} rounds were disturbed" if figures.disturbed else "undisturbed"
     )
     return (
-        f"Live on {began}, {run.measured_seconds:g} s in each round, on {rounds[0].machine.cores if rounds else 0} "
-        f"cores: utilisation {_range(used)}, pressure {_range(waited)}, {state}.{stretched}"
+        f"Live on {began}, {run.measured_seconds:g} s in each round, on {run.cores} "
+        f"cores: utilisation {_range(run.utilisation)}, pressure {_range(run.pressure)}, {state}.{stretched}"
     )
 
 
-def _range(shares: Sequence[float]) -> str:
-    if not shares:
+def _range(shares: tuple[float, float] | None) -> str:
+    if shares is None:
         return "not measured"
-    low, high = min(shares), max(shares)
+    low, high = shares
     return f"{high:.0%}" if round(low, 2) == round(high, 2) else f"{low:.0%} to {high:.0%}"

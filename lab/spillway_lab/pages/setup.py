@@ -1,6 +1,6 @@
 """What a scenario sets up, as blocks: clusters, network, load, events. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spillway_lab.pages.blocks import Block, Table, Text
 from spillway_lab.scenario import flows
@@ -8,6 +8,7 @@ from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Phase
 from spillway_lab.scenario.scenario import Scenario
 
+_EVENTS = 12  # of more, a page says how many there are
 _SHOWN = 3  # services, those with the least room first
 
 
@@ -16,11 +17,20 @@ def blocks(scenario: Scenario, measured_seconds: float | None = None) -> Iterato
     yield _network(scenario)
     yield _load(scenario, measured_seconds)
     yield from _room(scenario)
-    if scenario.document.events:
-        happened = "; ".join(
-            f"at {event.at_seconds:g} s {described(event)}" for event in scenario.document.events
-        )
+    if (count := len(scenario.document.events)) > _EVENTS:
+        yield Text(f"Events: {count} changes, which are in the scenario's file.")
+    elif count:
+        happened = "; ".join(f"at {at:g} s {what}" for at, what in events(scenario).items())
         yield Text(f"Events: {happened}.")
+
+
+def events(scenario: Scenario) -> dict[float, str]:
+    """Returns what happens, by second; nothing if there are too many events to tell apart."""
+    found: dict[float, list[str]] = {}
+    for event in scenario.document.events[: _EVENTS + 1]:
+        found.setdefault(event.at_seconds, []).append(described(event))
+    few = len(scenario.document.events) <= _EVENTS
+    return {at: ", ".join(what) for at, what in found.items()} if few else {}
 
 
 def described(event: Event) -> str:
@@ -58,9 +68,20 @@ def _load(scenario: Scenario, measured_seconds: float | None) -> Block:
     prices = sorted({link.egress_usd_per_gb for link in scenario.links()})
     price = f"{' or '.join(f'{each:g}' for each in prices)} USD per GB" if prices else "nothing"
     kinds = ", ".join(f"`{each.class_id}`" for each in document.requests)
-    phases = "; then ".join(_phase(phase) for phase in plan)
+    phases = _range(plan) if len(plan) > _EVENTS else "; then ".join(_phase(phase) for phase in plan)
     warm_up = f", after {measure.warm_up_seconds:g} s that are not measured" if plan == measure.plan else ""
     return Text(f"Load: {phases}{warm_up}. Requests: {kinds}. Egress costs {price}.")
+
+
+def _range(plan: Sequence[Phase]) -> str:
+    """Returns the least and the highest rate of each cluster over many phases."""
+    seconds = sum(phase.seconds for phase in plan)
+    found: dict[str, list[float]] = {}
+    for phase in plan:
+        for cluster, rps in phase.rps.items():
+            found.setdefault(cluster, []).append(rps)
+    rates = ", ".join(f"{cluster} {min(rps):g} to {max(rps):g}" for cluster, rps in found.items())
+    return f"{seconds:g} s of {rates} requests/s, in {len(plan)} phases that are in the scenario's file"
 
 
 def _room(scenario: Scenario) -> Iterator[Block]:

@@ -45,7 +45,7 @@ def _pairs(chapters: Sequence[Chapter]) -> Iterator[tuple[str, str, PolicyFigure
     for chapter in chapters:
         for name, live in chapter.runs.items():
             simulated = chapter.runs.get(f"{name}-simulated")
-            if live.run.kind != "live" or simulated is None:
+            if live.setting.kind != "live" or simulated is None:
                 continue
             about = name + (", disturbed" if live.disturbed else "")
             for policy, its in live.policies.items():

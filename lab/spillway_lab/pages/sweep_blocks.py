@@ -24,7 +24,7 @@ def blocks(chapter: Chapter, look: Styles) -> Iterator[Block]:
         return
     if (scenario := chapter.scenarios.get(ran[0].name)) is not None:
         yield Text("The set-up, before the sweep changes it:")
-        yield from setup.blocks(scenario, chapter.runs[ran[0].name].run.measured_seconds)
+        yield from setup.blocks(scenario, chapter.runs[ran[0].name].setting.measured_seconds)
     mine = experiment.policy
     if len(axes) == 1:
         lines = {
@@ -40,7 +40,7 @@ def blocks(chapter: Chapter, look: Styles) -> Iterator[Block]:
         yield Picture(f"{chapter.id}-sweep", drawn, f"Map: {title}.")
     yield _table(chapter, ran)
     first = chapter.runs[ran[0].name]
-    yield Text(f"{machine(first)} The first point was run by `{first.run.command}`.")
+    yield Text(f"{machine(first)} The first point was run by `{first.setting.command}`.")
 
 
 def _table(chapter: Chapter, ran: Sequence[Variant]) -> Block:

@@ -79,10 +79,7 @@ def topology(scenario: Scenario) -> dict:
         "services": [
             {
                 "name": service,
-                "placements": [
-                    {"cluster": cluster, "threshold_rps": scenario.threshold_rps(service, cluster)}
-                    for cluster in placements
-                ],
+                "placements": [_placement(scenario, service, cluster) for cluster in placements],
             }
             for service, placements in scenario.document.placement.items()
         ],
@@ -91,6 +88,15 @@ def topology(scenario: Scenario) -> dict:
     if problems := topologies.check(json_format.ParseDict(document, Topology())):
         raise InvalidInput([f"scenario {scenario.name}: {problem}" for problem in problems])
     return document
+
+
+def _placement(scenario: Scenario, service: str, cluster: str) -> dict:
+    placement = {"cluster": cluster, "threshold_rps": scenario.threshold_rps(service, cluster)}
+    autoscaler = scenario.document.autoscalers.get(service)
+    if autoscaler is not None and autoscaler.declared and autoscaler.acts_in(cluster):
+        kept = {"target_utilisation", "max_pods"}
+        placement["autoscaler"] = autoscaler.model_dump(include=kept)
+    return placement
 
 
 def endpoints(

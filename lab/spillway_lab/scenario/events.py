@@ -52,7 +52,7 @@ class ServiceChange(Model):
     """The pods of a service in one cluster. Keys that are left out stay as they are.
 
     `speed` divides service times. `available: false` answers every request with 503 at once.
-    `delay_ms` is added to every answer and needs no worker.
+    `delay_ms` is added to a `delay_share` of the answers, at first to all, and needs no worker.
     """
 
     service: str
@@ -62,11 +62,12 @@ class ServiceChange(Model):
     error_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     available: bool | None = None
     delay_ms: NotNegative | None = None
+    delay_share: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _changes_something(self) -> "ServiceChange":
         if not self.state():
-            allowed = "speed, workers, error_rate, available, delay_ms"
+            allowed = "speed, workers, error_rate, available, delay_ms, delay_share"
             raise ValueError(f"changes nothing; allowed: at least one of {allowed}")
         return self
 

@@ -11,9 +11,11 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from spillway_contracts import ContractError, traffic_class
 
 from spillway_lab.scenario import application as applications
+from spillway_lab.scenario import autoscalers as scaling
 from spillway_lab.scenario import events as happenings
 from spillway_lab.scenario import flows, places, queues
 from spillway_lab.scenario.application import Application, Model
+from spillway_lab.scenario.autoscalers import Autoscaler
 from spillway_lab.scenario.errors import InvalidInput, from_validation
 from spillway_lab.scenario.events import Event
 from spillway_lab.scenario.loads import Load, Rates
@@ -38,6 +40,7 @@ class Document(Model):
     requests: Annotated[list[Request], Field(min_length=1)]
     load: Load
     events: list[Event] = Field(default_factory=list)
+    autoscalers: dict[str, Autoscaler] = Field(default_factory=dict)  # by service
     policies: Annotated[list[Policy], Field(min_length=1)]
     repetitions: Annotated[int, Field(ge=1, le=100)] = 3  # rounds of each policy
     time_scale: Annotated[float, Field(ge=0.1, le=100)] = 1.0  # see stretch; of live runs
@@ -85,7 +88,8 @@ class Document(Model):
 
     def _event_problems(self) -> Iterator[str]:
         seconds, links = self.load.measure.seconds, self.directed_links()
-        return happenings.problems(self.events, seconds, list(self.clusters), links, self.placement)
+        yield from happenings.problems(self.events, seconds, list(self.clusters), links, self.placement)
+        yield from scaling.problems(self.autoscalers, self.placement, self.events)
 
     def _share_problems(self) -> Iterator[str]:
         for cluster in self.clusters:

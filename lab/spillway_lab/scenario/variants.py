@@ -17,11 +17,13 @@ Policy = Literal[
     "spillway",
     "spillway-no-papa",
     "spillway-frozen-curves",
+    "spillway-frozen-no-papa",
     "papa-only",
     "waterfall-worst-case",
     "waterfall-central",
     "round-robin",
     "l3",
+    "l3-peak",
     "c3",
     "dealer",
     "static",
@@ -37,14 +39,16 @@ class Variant:
     also in simulations of Spillway and PAPA (`simulator.stepped`).
     Without `papa` the process `papa` is stopped. With `frozen_curves` the job `curves` fits no new
     curves, so that those of the profile stay. With `by_envoy` the pods' Envoys choose clusters by
-    themselves and ignore the weights of the rulesets (`stack.balancing`). `refused` says why the
-    policy cannot be run live.
+    themselves and ignore the weights of the rulesets (`stack.balancing`). With `by_answers` the
+    policy looks at how calls end, which simulations then count. `refused` says why the policy
+    cannot be run live.
     """
 
     optimizer: str = ""
     papa: bool = True
     frozen_curves: bool = False
     by_envoy: bool = False
+    by_answers: bool = False
     refused: str = ""
 
 
@@ -54,6 +58,7 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
         "spillway-no-papa": Variant(optimizer="spillway", papa=False),
         # SLATE's "without continuous profiling" (section 5.3, Fig. 9 and 10).
         "spillway-frozen-curves": Variant(optimizer="spillway", frozen_curves=True),
+        "spillway-frozen-no-papa": Variant(optimizer="spillway", papa=False, frozen_curves=True),
         # SLATE's start for PAPA alone (section 5.3.3).
         "papa-only": Variant(
             optimizer="mostly-local",
@@ -65,8 +70,9 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
         ),
         "waterfall-central": Variant(optimizer="waterfall-central"),
         "round-robin": Variant(optimizer="round-robin"),
-        "l3": Variant(refused="the optimizer has no policy of this name"),
-        "c3": Variant(refused="the optimizer has no policy of this name"),
+        "l3": Variant(optimizer="l3", by_answers=True),
+        "l3-peak": Variant(optimizer="l3-peak", by_answers=True),
+        "c3": Variant(optimizer="c3", by_answers=True),
         "dealer": Variant(optimizer="dealer"),
         "static": Variant(optimizer="static"),
         "envoy-load-aware": Variant(optimizer="local", by_envoy=True),

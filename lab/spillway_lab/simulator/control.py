@@ -5,7 +5,7 @@ changed by more than chance explains.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Protocol
 import numpy as np
 
 from spillway_lab.scenario.scenario import Scenario
-from spillway_lab.scenario.variants import VARIANTS
+from spillway_lab.scenario.variants import VARIANTS, Variant
 from spillway_lab.simulator import known_model, stepped
+from spillway_lab.simulator.answered import RouteBoards
+from spillway_lab.simulator.engine import Answers
 from spillway_lab.simulator.indices import Weights
 from spillway_lab.simulator.learned import Learned
 from spillway_lab.simulator.observed import Boards, Period
@@ -46,10 +48,12 @@ class Control(Protocol):
     def papa(self) -> Counter[str]:
         """PAPA's steps so far, by their outcome."""
 
-    def rules(self, seen: Period, now_s: float, changed: bool) -> Weights | None:
+    watches: bool  # whether it looks at how calls end
+
+    def rules(self, seen: Period, answers: Sequence[Answers], now_s: float, changed: bool) -> Weights | None:
         """Returns the rules from second `now_s` on, None if they stay.
 
-        `seen` ends then, and `changed` says that an event has happened since.
+        `seen` and `answers` end then, and `changed` says that an event has happened since.
         """
 
 
@@ -60,17 +64,18 @@ def of(scenario: Scenario, policy: str, world: World, folder: Path) -> Iterator[
         yield Planned(Planner(scenario, folder), policy, world)
         return
     with Stepped(stepped.command(scenario, policy, folder), folder / "steps.log") as steps:
-        yield Running(steps, world, VARIANTS[policy].frozen_curves)
+        yield Running(steps, world, VARIANTS[policy])
 
 
 class Running:
-    """The running optimizer and PAPA. If `frozen`, curves and capacities never change."""
+    """The running optimizer and PAPA. With frozen curves, capacities never change either."""
 
     period_s = 1.0
 
-    def __init__(self, steps: Stepped, world: World, frozen: bool) -> None:
-        self._steps, self._world = steps, world
-        self._learned, self._boards = Learned(world, frozen), Boards(world.indices)
+    def __init__(self, steps: Stepped, world: World, variant: Variant) -> None:
+        self._steps, self._world, self.watches = steps, world, variant.by_answers
+        self._learned, self._boards = Learned(world, variant.frozen_curves), Boards(world.indices)
+        self._routes = RouteBoards(world.indices)
 
     @property
     def plans(self) -> int:
@@ -80,9 +85,11 @@ class Running:
     def papa(self) -> Counter[str]:
         return self._steps.papa
 
-    def rules(self, seen: Period, now_s: float, changed: bool) -> Weights | None:
+    def rules(self, seen: Period, answers: Sequence[Answers], now_s: float, changed: bool) -> Weights | None:
         at, known = known_model.BEGAN + now_s, self._learned.after(seen, changed)
         boards = self._boards.add(seen, at)
+        if self.watches:
+            boards["outcomes"] = self._routes.add(seen.seconds, answers, at)
         return self._steps.rules(at, known_model.document(known, boards, self._world, now_s))
 
 
@@ -96,12 +103,13 @@ class Planned:
     plans: int = 0
     papa: Counter[str] = field(default_factory=Counter)  # it has none
     period_s = 10.0
+    watches = False
 
     def __post_init__(self) -> None:
         self._learned, self._boards = Learned(self.world), Boards(self.world.indices)
         self._last: Seen | None = None
 
-    def rules(self, seen: Period, now_s: float, changed: bool) -> Weights | None:
+    def rules(self, seen: Period, answers: Sequence[Answers], now_s: float, changed: bool) -> Weights | None:
         boards, now = self._boards.add(seen, known_model.BEGAN + now_s), Seen.of(seen)
         known = self._learned.after(seen, changed)
         if not now.demand.any():

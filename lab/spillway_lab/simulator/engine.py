@@ -27,6 +27,21 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """How calls of one route to one destination ended since the last reading."""
+
+    route: int
+    source: int
+    destination: int
+    bucket: int  # latencies of up to 1.04^bucket microseconds; FAILED: none
+    calls: int
+    seconds: float  # that they took, summed
+
+
+FAILED = -1
+
+
+@dataclass(frozen=True)
 class Ended:
     """Requests of users that have ended, in columns."""
 
@@ -84,6 +99,7 @@ class Engine:
         self._simulation.set_state(
             s, c, speed=world.speed[place], error_rate=world.error_rate[place],
             available=world.available[place], delay_s=world.delay_ms[place] / 1000,
+            delay_share=world.delay_share[place],
         )  # fmt: skip
 
     def run(self, until_s: float) -> None:
@@ -94,6 +110,11 @@ class Engine:
     @property
     def happened(self) -> int:
         return self._simulation.happened
+
+    def busy_seconds(self) -> np.ndarray:
+        """Returns the seconds of work of all workers since the start, [service, cluster]."""
+        shape = len(self.indices.services), len(self.indices.clusters)
+        return np.frombuffer(self._simulation.busy_seconds()).reshape(shape)
 
     def counts(self) -> Counts:
         index, found = self.indices, dict(self._simulation.take_counts())
@@ -106,6 +127,13 @@ class Engine:
         }
         seconds, self._read_at = self.now_s - self._read_at, self.now_s
         return Counts(seconds, **arrays)
+
+    def watch_answers(self) -> None:
+        """Counts from now on how calls end."""
+        self._simulation.watch_outcomes()
+
+    def answers(self) -> list[Answers]:
+        return [Answers(*row) for row in self._simulation.take_outcomes()]
 
     def ended(self) -> Ended:
         at_s, latency_s, ok, cluster, kind = self._simulation.take_ended()

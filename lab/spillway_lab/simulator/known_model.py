@@ -116,10 +116,13 @@ def _capacities(index: Indices, world: World) -> list[dict[str, Any]]:
         if pods:
             own = index.scenario.application_of(cluster).services[name].endpoints[0].service_time
             rps = pods * world.workers[name, cluster] * world.speed[name, cluster] / own.mean_ms * 1000
-            found.append({
+            row = {
                 "cluster": cluster, "service": name, "capacity_rps": rps, "source": "cpu",
                 "reason": "oracle: workers over mean service time", "pods": pods,
-            })  # fmt: skip
+            }  # fmt: skip
+            if (name, cluster) in world.settled:
+                row["settled"] = world.settled[name, cluster]
+            found.append(row)
     return found
 
 

@@ -43,7 +43,10 @@ def period(world: World, counts: Counts, ended: Ended) -> Period:
     index, good = world.indices, ended.ok
     kinds = np.array([index.classes.index(r.class_id) for r in index.scenario.document.requests])
     delay_ms = np.array(
-        [[world.delay_ms[service, c] for c in index.clusters] for service, _ in index.endpoints()]
+        [
+            [world.delay_ms[service, c] * world.delay_share[service, c] for c in index.clusters]
+            for service, _ in index.endpoints()
+        ]
     )
     place = kinds[ended.kind], ended.cluster
     well = place[0][good], place[1][good]

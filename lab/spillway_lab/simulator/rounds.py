@@ -12,6 +12,7 @@ from spillway_lab.scenario.errors import InvalidInput
 from spillway_lab.scenario.loads import Segment, segments
 from spillway_lab.scenario.scenario import Scenario
 from spillway_lab.simulator import control, observed
+from spillway_lab.simulator.autoscalers import Autoscalers, PodCount
 from spillway_lab.simulator.control import SIMULATED
 from spillway_lab.simulator.engine import Ended, Engine
 from spillway_lab.simulator.indices import Indices
@@ -33,17 +34,18 @@ class Simulated:
     events: int  # of the simulation, such as arrivals and ends of service
     plans: int  # how often rules were planned
     papa: dict[str, int]  # PAPA's steps by their outcome
+    pods: tuple[PodCount, ...]  # what autoscalers did
 
 
 def lengthened(scenario: Scenario, seconds: float) -> Scenario:
     """Returns the scenario with a longer measured part, and a warm-up of at least a tenth of it.
 
     Simulated time costs little, and queues that are busy fluctuate slowly. Only a constant load
-    without events can be longer.
+    without events and autoscalers can be longer.
     """
     document = scenario.document
     measure = document.load.measure
-    if document.events or measure.phases or measure.seconds >= seconds:
+    if document.events or document.autoscalers or measure.phases or measure.seconds >= seconds:
         return scenario
     warm_up = max(measure.warm_up_seconds, seconds / 10)
     longer = measure.model_copy(update={"measured_seconds": seconds, "warm_up_seconds": warm_up})
@@ -88,6 +90,7 @@ class _Round:
         self._scenario, self._policy = scenario, policy
         self._world = World(Indices(scenario))
         self._engine = Engine(self._world, seed)
+        self._autoscalers = Autoscalers(self._world, self._engine)
         self._ended: list[Ended] = []
 
     def run(self, repetition: int, folder: Path) -> Simulated:
@@ -97,21 +100,26 @@ class _Round:
         self._engine.set_weights(self._engine.indices.weights({}))
         sent = np.zeros_like(self._world.rtt_ms)
         with control.of(self._scenario, self._policy, self._world, folder) as policy:
-            for stop in _stops(self._scenario, policy.period_s):
+            if policy.watches:
+                self._engine.watch_answers()
+            for stop in _stops(self._scenario, policy.period_s, *self._autoscalers.periods_s):
                 self._engine.run(stop)
                 counts, ended = self._engine.counts(), self._engine.ended()
                 self._ended.append(ended)
                 sent += counts.bytes if stop > warm_up else 0.0
                 seen = observed.period(self._world, counts, ended)
                 changed = self._happen(stop)
+                if stop < end:
+                    changed |= self._autoscalers.act(stop)
                 if stop < end and seen.seconds > 0:
-                    rules = policy.rules(seen, stop, changed)
+                    rules = policy.rules(seen, self._engine.answers(), stop, changed)
                     if rules is not None:
                         self._engine.set_weights(self._engine.indices.weights(rules))
         samples = self._samples(warm_up, end)
         usd = self._egress(sent).usd_per_hour if len(samples) else None
         happened, papa = self._engine.happened, dict(policy.papa)
-        return Simulated(self._policy, repetition, samples, usd, happened, policy.plans, papa)
+        pods = tuple(self._autoscalers.counts)
+        return Simulated(self._policy, repetition, samples, usd, happened, policy.plans, papa, pods)
 
     def _happen(self, now_s: float) -> bool:
         """Applies the events of this second. Returns whether there were any."""
@@ -149,10 +157,10 @@ def _load(scenario: Scenario) -> dict[str, list[Segment]]:
     return found
 
 
-def _stops(scenario: Scenario, period_s: float) -> list[float]:
+def _stops(scenario: Scenario, *periods_s: float) -> list[float]:
     """Returns the seconds at which something is read or changed, in order."""
     measure = scenario.document.load.measure
     end = measure.warm_up_seconds + measure.seconds
-    looks = np.arange(period_s, end, period_s).tolist()
+    looks = [at for period_s in periods_s for at in np.arange(period_s, end, period_s).tolist()]
     events = [measure.warm_up_seconds + event.at_seconds for event in scenario.document.events]
     return sorted({*looks, *events, measure.warm_up_seconds, end, end + _DRAIN_S})

@@ -18,7 +18,16 @@ from spillway_lab.simulator.indices import Weights
 from spillway_lab.simulator.planner import weights
 
 # Policies with hysteresis, judging and PAPA as the running service has them.
-STEPPED = ("spillway", "spillway-no-papa", "spillway-frozen-curves", "papa-only")
+STEPPED = (
+    "spillway",
+    "spillway-no-papa",
+    "spillway-frozen-curves",
+    "spillway-frozen-no-papa",
+    "papa-only",
+    "l3",
+    "l3-peak",
+    "c3",
+)
 
 
 def command(scenario: Scenario, policy: str, folder: Path) -> list[str]:

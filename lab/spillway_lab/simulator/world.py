@@ -18,11 +18,14 @@ class World:
     indices: Indices
     rtt_ms: np.ndarray = field(init=False)  # [from, to]; 0 within a cluster, infinite without a link
     pods: dict[Place, int] = field(init=False)
+    # Fewest pods of the last minutes, where an autoscaler changes them.
+    settled: dict[Place, int] = field(default_factory=dict)
     workers: dict[Place, int] = field(init=False)  # of each pod
     speed: dict[Place, float] = field(init=False)
     error_rate: dict[Place, float] = field(init=False)
     available: dict[Place, bool] = field(init=False)
     delay_ms: dict[Place, float] = field(init=False)
+    delay_share: dict[Place, float] = field(init=False)  # of answers that are delayed
 
     def __post_init__(self) -> None:
         index, scenario = self.indices, self.indices.scenario
@@ -35,6 +38,7 @@ class World:
         self.workers = {(s, c): scenario.application_of(c).services[s].workers for s, c in places}
         self.speed, self.error_rate = dict.fromkeys(places, 1.0), dict.fromkeys(places, 0.0)
         self.available, self.delay_ms = dict.fromkeys(places, True), dict.fromkeys(places, 0.0)
+        self.delay_share = dict.fromkeys(places, 1.0)
 
     def change(self, event: Event) -> list[Place]:
         """Applies an event. Returns the services and clusters whose pods have changed."""

@@ -159,7 +159,9 @@ def test_an_experiment_changes_a_running_pod(pods) -> None:
     front, back = pods
     state = f"http://{back.health}/state"
     first = httpx.get(state).json()
-    assert first == {"speed": 1, "workers": 2, "error_rate": 0, "available": True, "delay_ms": 0}
+    assert first == {
+        "speed": 1, "workers": 2, "error_rate": 0, "available": True, "delay_ms": 0, "delay_share": 1,
+    }  # fmt: skip
     for patch, status, reason in (
         ({"available": False}, 502, "back: 503 unavailable"),
         ({"available": True, "error_rate": 1}, 502, "back: 500 injected_error"),

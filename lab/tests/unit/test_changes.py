@@ -127,7 +127,14 @@ class _Emulator(BaseHTTPRequestHandler):
 @pytest.fixture
 def emulator():
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Emulator)
-    server.state = {"speed": 1, "workers": 4, "error_rate": 0, "available": True, "delay_ms": 0}
+    server.state = {
+        "speed": 1,
+        "workers": 4,
+        "error_rate": 0,
+        "available": True,
+        "delay_ms": 0,
+        "delay_share": 1,
+    }
     server.patched, server.refuses = [], False
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server

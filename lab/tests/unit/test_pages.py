@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import made
 from spillway_lab.commands import report as command
-from spillway_lab.findings import catalogue, inputs, reading
+from spillway_lab.findings import catalogue, inputs, kept, reading
+from spillway_lab.findings.chapter import Chapter
 from spillway_lab.pages import html_page, markdown_page, pages
 from spillway_lab.pages.blocks import Command, Heading, Picture, Table, Text
 from spillway_lab.report import results
@@ -67,6 +69,10 @@ def stored(folder: Path, experiment: str, **options: object) -> None:
         (folder / experiment / variant.name / inputs.FILE).write_text(stamp.model_dump_json())
 
 
+def made_chapters(found: Path, earlier: Path) -> list[Chapter]:
+    return reading.chapters(LAB / "experiments", LAB / "papers.yaml", found, earlier)
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a report: live results, a sweep, a benchmark, and the rest not run."""
@@ -75,7 +81,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored(folder / "results", "threshold")
     (folder / "results/solver-time").mkdir()
     (folder / "results/solver-time/facts.json").write_text('{"published_convex_s": 0.11}')
-    chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", folder / "results")
+    chapters = made_chapters(folder / "results", folder / "out/figures")
     pages.write(chapters, folder / "out")
     return folder
 
@@ -116,7 +122,7 @@ def test_the_pictures_of_the_markdown_page_are_there(report: Path) -> None:
 
 def test_the_same_results_make_the_same_pages(report: Path) -> None:
     """Pages are committed, so they have no time of their own and no random ids."""
-    chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", report / "results")
+    chapters = made_chapters(report / "results", report / "out/figures")
     pages.write(chapters, report / "again")
     for path in (report / "out").rglob("*.*"):
         assert path.read_bytes() == (report / "again" / path.relative_to(report / "out")).read_bytes()
@@ -156,9 +162,8 @@ def test_an_experiment_without_scenarios_says_why(tmp_path: Path) -> None:
     """It is listed as not run, with its reason, and with no command that would run it."""
     plain = {"title": "Some", "question": "What now?", "kind": "live", "minutes": 1}
     (tmp_path / "some.yaml").write_text(json.dumps(plain | {"shortfall": "There is none yet."}))
-    pages.write(
-        [reading.chapter("some", catalogue.load(tmp_path / "some.yaml"), [], tmp_path)], tmp_path / "out"
-    )
+    some = catalogue.load(tmp_path / "some.yaml")
+    pages.write([reading.chapter("some", some, [], tmp_path, tmp_path)], tmp_path / "out")
     text = (tmp_path / "out/README.md").read_text()
     assert "Not run. There is none yet." in text
     assert "ONLY=some" not in text
@@ -177,7 +182,7 @@ def test_results_of_other_inputs_and_unreadable_ones_are_named(tmp_path: Path) -
     stamp = inputs.Stamp(digest="another")
     (tmp_path / "how-much/two-clusters" / inputs.FILE).write_text(stamp.model_dump_json())
     (tmp_path / "threshold/two-clusters-5-60/spillway-0.npz").write_bytes(b"no archive")
-    found = {each.id: each for each in reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)}
+    found = {each.id: each for each in made_chapters(tmp_path, tmp_path / "none")}
     assert found["how-much"].state == "live, stale; simulated"
     assert found["threshold"].state == "simulated, 24 of 25"
     (problem,) = found["threshold"].problems
@@ -191,7 +196,7 @@ def test_results_of_other_inputs_and_unreadable_ones_are_named(tmp_path: Path) -
 def test_disturbed_results_are_marked_everywhere(tmp_path: Path) -> None:
     """The summary, the verdicts and the machine's line say that a run was disturbed."""
     stored(tmp_path, "how-much", disturbed=2)
-    chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)
+    chapters = made_chapters(tmp_path, tmp_path / "none")
     pages.write(chapters, tmp_path / "out")
     text = " ".join((tmp_path / "out/README.md").read_text().split())
     assert "live, disturbed" in text
@@ -203,7 +208,7 @@ def test_disturbed_results_are_marked_everywhere(tmp_path: Path) -> None:
 def test_figures_with_failed_requests_in_them_are_lower_bounds(tmp_path: Path) -> None:
     """With 5 % failed, the mean and p99 are marked, and the median and p90 are not."""
     stored(tmp_path, "how-much", failed_share=0.05)
-    chapters = reading.chapters(LAB / "experiments", LAB / "papers.yaml", tmp_path)
+    chapters = made_chapters(tmp_path, tmp_path / "none")
     pages.write(chapters, tmp_path / "out")
     lines = (tmp_path / "out/README.md").read_text().splitlines()
     row = next(line for line in lines if line.startswith("| spillway |")).split(" | ")
@@ -221,6 +226,55 @@ def test_the_command_counts_what_it_wrote(tmp_path: Path) -> None:
     assert last["experiments"] == last["not_run"] >= 15
     assert (last["pictures"], last["unreadable"]) == (0, 0)
     assert (tmp_path / "out/report.html").exists()
+
+
+def test_figures_that_are_kept_make_the_same_report(tmp_path: Path) -> None:
+    """Without any results, the pages are as they were, with all kinds of chapters in them."""
+    stored(tmp_path / "results", "how-much", facts={"predicted ratio": 0.71}, disturbed=1)
+    stored(tmp_path / "results", "threshold")
+    stored(tmp_path / "results", "overload", failed_share=0.05)
+    (tmp_path / "results/solver-time").mkdir()
+    (tmp_path / "results/solver-time/facts.json").write_text('{"published_convex_s": 0.11}')
+    texts = []
+    for found in ("results", "none"):
+        done = CliRunner().invoke(
+            command.command, ["--results", str(tmp_path / found), "--out", str(tmp_path / "out")]
+        )
+        assert done.exit_code == 0, done.output
+        pictures = sorted((tmp_path / "out/pictures").glob("*.svg"))
+        assert len(pictures) > 5
+        texts.append([(tmp_path / "out/README.md").read_text(), *(path.name for path in pictures)])
+    assert texts[0] == texts[1]
+
+
+def test_results_replace_the_figures_of_their_run_alone(tmp_path: Path) -> None:
+    """A run that is there again is shown anew; another one of the same experiment stays."""
+    stored(tmp_path / "first", "how-much")
+    stored(tmp_path / "second", "how-much", disturbed=1)
+    shutil.rmtree(tmp_path / "second/how-much/two-clusters-simulated")
+    for found in ("first", "second"):
+        kept.write(tmp_path / "figures", made_chapters(tmp_path / found, tmp_path / "figures"))
+    (chapter,) = (
+        each for each in made_chapters(tmp_path / "none", tmp_path / "figures") if each.id == "how-much"
+    )
+    assert chapter.state == "live, disturbed; simulated"
+
+
+def test_kept_figures_of_other_inputs_and_damaged_ones_are_named(tmp_path: Path) -> None:
+    """A changed scenario makes them stale. A damaged file is a problem of its chapter alone."""
+    figures = tmp_path / "figures"
+    stored(tmp_path / "results", "how-much")
+    stored(tmp_path / "results", "overload")
+    kept.write(figures, made_chapters(tmp_path / "results", figures))
+    path = figures / "how-much.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"digests": document["digests"] | {"two-clusters": "another"}}))
+    (figures / "overload.json").write_text('{"runs": 7}')
+    found = {each.id: each for each in made_chapters(tmp_path / "none", figures)}
+    assert found["how-much"].state == "live, stale; simulated"
+    assert found["overload"].state == "not run"
+    (problem,) = found["overload"].problems
+    assert "overload.json: runs" in problem
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=20)

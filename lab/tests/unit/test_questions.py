@@ -60,7 +60,7 @@ def test_every_question_of_the_project_says_what_it_takes(name):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["sql", "nothing"], "question 'nothing': unknown; there are: audits, capacity_evidence"),
+        (["sql", "nothing"], "question 'nothing': unknown; there are: acts, audits, "),
         (["sql", "freshness", "--param", "x"], "--param x: must be NAME=VALUE"),
         (["sql", "freshness"], "SPILLWAY_CLICKHOUSE_URL: missing"),
         # start and end default to the last hour

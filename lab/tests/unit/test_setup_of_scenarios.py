@@ -71,3 +71,14 @@ def test_each_kind_of_event_is_described(tmp_path, event: dict, words: str) -> N
     _, text = shown(tmp_path, events=[{"at_seconds": 12} | event])
     assert "Events: at 12 s " in text
     assert words in text
+
+
+def test_of_many_events_and_phases_only_counts_and_ranges_are_told():
+    """A generated scenario has hundreds. Two events at one time are both told otherwise."""
+    many = scenario.load(LAB / "scenarios/l3-scenario-1.yaml")
+    text = " ".join(block.text for block in setup.blocks(many) if isinstance(block, Text))
+    assert "Events: 180 changes, which are in the scenario's file." in text
+    assert "requests/s, in 60 phases that are in the scenario's file" in text
+    assert setup.events(many) == {}
+    moved = setup.events(scenario.load(LAB / "scenarios/slow-cluster.yaml"))
+    assert "central" in moved[660] and "south" in moved[660]

@@ -105,7 +105,9 @@ def test_an_optimizer_that_ends_is_quoted(fake, tmp_path):
         ("spillway", ["--policy", "spillway", "--papa"]),
         ("spillway-no-papa", ["--policy", "spillway", "--no-papa"]),
         ("spillway-frozen-curves", ["--policy", "spillway", "--papa"]),
+        ("spillway-frozen-no-papa", ["--policy", "spillway", "--no-papa"]),
         ("papa-only", ["--policy", "mostly-local", "--papa"]),
+        ("l3", ["--policy", "l3", "--papa"]),
     ],
 )
 def test_a_policy_is_a_policy_of_the_optimizer_with_or_without_papa(tmp_path, policy, arguments):
@@ -141,3 +143,24 @@ def test_without_papa_the_slow_cluster_keeps_its_load(tmp_path, monkeypatch):
     """The optimizer's model has no reason to move more than demand's chance does."""
     found = _to_central("spillway-no-papa", tmp_path, monkeypatch)
     assert found[0] > 2000 and abs(found[-1] - found[0]) < 500
+
+
+def test_l3_sees_the_slow_cluster_and_needs_no_curve_for_it(tmp_path, monkeypatch):
+    """West's own backend and central's start alike; 150 ms move most calls away in a minute."""
+    found = _to_central("l3", tmp_path, monkeypatch)
+    assert found[-1] < 2000
+
+
+def test_only_feedback_is_told_how_calls_ended(fake, tmp_path):
+    """Each entry says what callers saw: a delay of some answers is p99 and not p50."""
+    event = {"service": "backend", "cluster": "central", "delay_ms": 400, "delay_share": 0.3}
+    scenario = _scenario(12, [{"at_seconds": 0, "service": event}], {"west": 100})
+    for policy, told in (("spillway", False), ("l3", True)):
+        asked = fake(_answer(central=10_000))
+        _run(scenario, policy, tmp_path)
+        newest = json.loads(asked.read_text().splitlines()[-1])["model"]
+        assert ("outcomes" in newest) == told
+    seen = newest["outcomes"]["west"]["\t".join((BACKEND, "gateway", "central"))]
+    assert seen["rps"] == pytest.approx(100, rel=0.25) and seen["success_rate"] == 1.0
+    assert seen["p50_ms"] < 300 < 400 < seen["p99_ms"]
+    assert seen["in_flight"] == pytest.approx(seen["rps"] * 0.17, rel=0.6)

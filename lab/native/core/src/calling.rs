@@ -1,9 +1,12 @@
 //! A request at its caller: users and pods send it, and wait for the answer.
 
+use rand::Rng;
+
 use crate::agenda::Happens;
 use crate::application::Call;
 use crate::engine::Engine;
 use crate::frames::{Frame, NONE, Phase};
+use crate::places::State;
 
 impl Engine {
     /// A user of a cluster sends a request.
@@ -73,6 +76,7 @@ impl Engine {
             parent,
             optional: call.optional,
             endpoint: call.endpoint as u32,
+            route: call.route as u32,
             cluster: to as u16,
             from: from as u16,
             pod,
@@ -102,7 +106,10 @@ impl Engine {
             self.counts.bytes[cluster * self.application.clusters + from] +=
                 self.application.endpoints[endpoint].response_bytes;
         }
-        let delay = self.places.state(service, cluster).delay_s;
+        let State { delay_s, delay_share, .. } = self.places.state(service, cluster);
+        // A delay that all have, or none, takes no chance: seeds mean what they meant without shares.
+        let delayed = delay_s > 0.0 && (delay_share >= 1.0 || self.chance.random::<f64>() < delay_share);
+        let delay = if delayed { delay_s } else { 0.0 };
         let way = self.routes.one_way_s(from, cluster);
         if delay + way > 0.0 {
             self.agenda.add(self.now + delay + way, frame, Happens::Answers);
@@ -140,6 +147,8 @@ impl Engine {
             self.ended.push(sent, latency_s, !failed, from as usize, kind as usize);
             return;
         }
+        let Frame { route, cluster, .. } = self.frames[frame];
+        self.outcomes.add(route, from, cluster, self.now - sent, failed);
         if pod != NONE {
             self.places.call_ends(self.frames[parent].pod, pod);
         }

@@ -9,6 +9,7 @@ use crate::agenda::{Agenda, Happens, Next};
 use crate::application::{Application, Call};
 use crate::arrivals::Segment;
 use crate::frames::Frames;
+use crate::outcomes::Outcomes;
 use crate::places::{Places, State};
 use crate::routes::Routes;
 use crate::statistics::{Counts, Ended};
@@ -28,6 +29,7 @@ pub struct Engine {
     pub(crate) now: f64,
     pub(crate) counts: Counts,
     pub(crate) ended: Ended,
+    pub outcomes: Outcomes,
     pub entered: u64,
     pub happened: u64,
 }
@@ -55,6 +57,7 @@ impl Engine {
             now: 0.0,
             counts: Counts::new(application.endpoints.len(), application.routes, clusters),
             ended: Ended::default(),
+            outcomes: Outcomes::default(),
             entered: 0,
             happened: 0,
             application,

@@ -26,6 +26,8 @@ pub struct Frame {
     pub optional: bool,
     pub failed: bool,
     pub endpoint: u32,
+    /// Of a call; users' requests have none.
+    pub route: u32,
     pub cluster: u16,
     /// Cluster of the caller.
     pub from: u16,
@@ -57,6 +59,7 @@ impl Frame {
             optional: false,
             failed: false,
             endpoint: 0,
+            route: NONE,
             cluster: 0,
             from: 0,
             pod: NONE,

@@ -16,6 +16,7 @@ mod deadlines;
 pub mod engine;
 mod frames;
 mod memory;
+pub mod outcomes;
 pub mod places;
 mod pool;
 mod routes;

@@ -17,13 +17,15 @@ pub struct State {
     pub error_rate: f64,
     /// If not, every request is answered with an error at once.
     pub available: bool,
-    /// Added to every answer, without a worker.
+    /// Added to an answer, without a worker.
     pub delay_s: f64,
+    /// Probability that an answer is delayed.
+    pub delay_share: f64,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { speed: 1.0, error_rate: 0.0, available: true, delay_s: 0.0 }
+        Self { speed: 1.0, error_rate: 0.0, available: true, delay_s: 0.0, delay_share: 1.0 }
     }
 }
 

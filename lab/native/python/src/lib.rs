@@ -238,7 +238,8 @@ impl Simulation {
         Ok(())
     }
 
-    #[pyo3(signature = (service, cluster, *, speed, error_rate, available, delay_s))]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (service, cluster, *, speed, error_rate, available, delay_s, delay_share=1.0))]
     fn set_state(
         &mut self,
         service: usize,
@@ -247,9 +248,10 @@ impl Simulation {
         error_rate: f64,
         available: bool,
         delay_s: f64,
+        delay_share: f64,
     ) -> PyResult<()> {
         self.place(service, cluster)?;
-        self.engine.set_state(service, cluster, State { speed, error_rate, available, delay_s });
+        self.engine.set_state(service, cluster, State { speed, error_rate, available, delay_s, delay_share });
         Ok(())
     }
 
@@ -295,6 +297,15 @@ impl Simulation {
             ("calls", counts(py, &found.calls)),
             ("bytes", counts(py, &found.bytes)),
         ]
+    }
+
+    fn watch_outcomes(&mut self) {
+        self.engine.outcomes.watch();
+    }
+
+    fn take_outcomes(&mut self) -> Vec<(u32, u16, u16, i32, u64, f64)> {
+        let found = self.engine.outcomes.take().into_iter();
+        found.map(|(key, calls, s)| (key.route, key.from, key.to, key.bucket, calls, s)).collect()
     }
 
     fn take_ended<'py>(&mut self, py: Python<'py>) -> Columns<'py> {

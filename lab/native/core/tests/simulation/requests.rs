@@ -97,6 +97,21 @@ fn a_service_that_is_gone_or_slow_shows_it() {
     assert!(ended.ok.iter().zip(&ended.latency_s).all(|(ok, l)| *ok && *l > 0.5), "{ended:?}");
 }
 
+/// Half of the answers come half a second later. A request makes two calls, so three quarters of
+/// the requests take so much longer.
+#[test]
+fn a_share_of_the_answers_is_delayed() {
+    let mut engine = Engine::new(chain(0.0, 100, 10.0, false), entry(), vec![], 10.0, 1);
+    engine.set_weights(&[1.0, 0.0, 0.0, 0.0]);
+    engine.set_state(1, 0, State { delay_s: 0.5, delay_share: 0.5, ..State::default() });
+    engine.set_load(vec![load(100.0, 10.0), vec![]], false);
+    engine.run(30.0);
+    let ended = engine.take_ended();
+    let late = ended.latency_s.iter().filter(|latency| **latency >= 0.5).count();
+    assert_eq!(ended.len(), 1000);
+    assert!((690..810).contains(&late), "{late}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
