@@ -17,7 +17,7 @@ PYTHON_BOXES := contracts/python streams optimizer rule-publisher/publisher infr
   test test-unit test-component test-e2e test-deploy test-long test-matrix test-order test-optima fuzz soak-relay \
   check generate lock \
   experiments report accuracy-traces accuracy-ratios accuracy-lab \
-  bench-optimizer bench-streams bench-admission bench-freshness bench-trickle bench-footprint bench-simulator bench-collector bench-relay bench-filter \
+  bench-optimizer bench-streams bench-admission bench-freshness bench-trickle bench-footprint bench-reaction bench-simulator bench-collector bench-relay bench-filter \
   images package
 
 ##@ Start
@@ -29,7 +29,7 @@ setup: ## bring servers, tools and our own builds into .spillway/ (called by the
 	@infra/local/setup
 
 # Live runs measure users' requests beside the pipeline. Fewer processes leave them the machine.
-demo lab experiments: export SPILLWAY_STREAMS ?= all
+demo lab experiments bench-reaction: export SPILLWAY_STREAMS ?= all
 demo: setup ## two clusters, west overloaded: local, Waterfall and Spillway, three rounds each (< 10 min)
 	@python -m spillway_lab demo --scenario lab/scenarios/repeated-calls.yaml
 
@@ -160,6 +160,9 @@ bench-trickle: setup ## processor time of each job for few and small messages, 1
 
 bench-footprint: setup ## processor time of every process of the stack, idle and at 1 000 spans/s (about 4 min, BENCH_FLAGS)
 	@python -m spillway_lab footprint --scenario lab/benchmarks/footprint.yaml $(BENCH_FLAGS)
+
+bench-reaction: setup ## a step of the load -> new weights in Envoy, stage by stage (about 6 min, wants a quiet machine; BENCH_FLAGS)
+	@python -m spillway_lab reaction --scenario lab/benchmarks/reaction.yaml $(BENCH_FLAGS)
 
 bench-simulator: setup ## simulated requests per second and core, by application (BENCH_FLAGS)
 	@python lab/benchmarks/simulator.py $(BENCH_FLAGS)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import filter_tables
 import program_tables
@@ -89,6 +90,8 @@ def shown(variable: str, value: object) -> str:
     unit = variable.rpartition("_")[2]
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, str):
+        return value or "empty"
     if unit == "BYTES" and isinstance(value, int):
         for size, name in _SIZES:
             if value % size == 0:
@@ -98,7 +101,9 @@ def shown(variable: str, value: object) -> str:
 
 
 def allowed(variable: str, info: FieldInfo) -> str:
-    """Returns the bounds of a field, with the unit of the variable."""
+    """Returns the words that a field may be, or its bounds with the unit of the variable."""
+    if get_origin(info.annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(info.annotation))
     bounds = {
         name: getattr(constraint, name)
         for constraint in info.metadata

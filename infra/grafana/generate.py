@@ -87,6 +87,9 @@ CLUSTER: list[Panel] = [
     ("Envoys that hold routes", "none", {
         "{{service}}": f"sum by (service) (spillway_relay_envoys_placed{{{_OF_CLUSTER}}})",
     }),
+    ("Envoys that report their calls in flight", "none", {
+        "{{service}}": f"sum by (service) (spillway_relay_envoys_reporting{{{_OF_CLUSTER}}})",
+    }),
     ("Version served", "none", {"{{instance}}": f"spillway_relay_served_ruleset_version{{{_OF_CLUSTER}}}"}),
     ("Push to acceptance, 99 %", "s", {
         "all": "histogram_quantile(0.99, sum by (le) "

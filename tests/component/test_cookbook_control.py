@@ -346,3 +346,62 @@ def test_what_proposals_would_gain(ask, hotel_client):
         50,
     )
     assert (last["application"], last["saved_usd"], last["saved_percent"]) == ("blog", -0.5, -25)
+
+
+@pytest.mark.parametrize(("ruleset", "named"), [("hotel-a", "hotel-a"), (4, "hotel-b")])
+def test_what_became_of_a_ruleset(ask, hotel_client, ruleset, named):
+    """Its states are in order, found by its id or by its version, with the time since the first.
+
+    A state that was written again counts once. Version 0 belongs to many, and finds none.
+    """
+    at = PUBLISHED[1]
+    states = [
+        ("proposed", 0, 0),
+        ("published", 4, 9),
+        ("checked", 0, 9),
+        ("acknowledged", 4, 250),
+        ("checked", 0, 9),
+    ]
+    rows = [
+        (at + timedelta(milliseconds=ms), named, version, state, "papa", f"{state} so")
+        for state, version, ms in states
+    ]
+    rows.append((at, "hotel-other", 0, "refused", "operator", "expired"))
+    names = ("at", "ruleset_id", "version", "state", "origin", "reason")
+    with also(hotel_client, "transitions", names, rows, "startsWith(ruleset_id, 'hotel')"):
+        found = ask("transitions", ruleset=ruleset)
+        assert ask("transitions", ruleset=0) == []
+    assert [(row["state"], row["ms"], row["version"]) for row in found] == [
+        ("proposed", 0, 0), ("checked", 9, 0), ("published", 9, 4), ("acknowledged", 250, 4),
+    ]  # fmt: skip
+    assert {(row["ruleset_id"], row["origin"]) for row in found} == {(named, "papa")}
+    assert found[1]["reason"] == "checked so"
+
+
+def test_who_did_what_to_the_guardrails_and_what_came_of_it(ask, hotel_client):
+    """Each outcome of an act is a row, and a proposal that it led to has its last state."""
+    at = PUBLISHED[1]
+    later = [at + timedelta(seconds=s) for s in range(4)]
+    who = ("ada", "os", "operator")
+    rows = [
+        (later[0], "hotel-kill", *who, "kill", "", "false", "true", "fire", later[3], "", "accepted", ""),
+        (later[0], "hotel-kill", *who, "kill", "", "false", "true", "fire", later[3], "", "accepted", ""),
+        (later[1], "hotel-kill", *who, "kill", "", "", "", "fire", later[3], "hotel-k", "proposed", ""),
+        (later[3], "hotel-kill", *who, "kill", "", "true", "false", "fire", later[3], "", "expired", ""),
+    ]
+    columns = ("at", "id", "actor", "issuer", "via", "act", "target", "before", "after", "reason", "expires",
+               "proposal", "outcome", "detail")  # fmt: skip
+    states = [
+        (later[1], "hotel-k", 0, "proposed", "operator", ""),
+        (later[2], "hotel-k", 9, "published", "operator", ""),
+    ]
+    names = ("at", "ruleset_id", "version", "state", "origin", "reason")
+    with (
+        also(hotel_client, "operator_acts", columns, rows, "startsWith(id, 'hotel')"),
+        also(hotel_client, "transitions", names, states, "startsWith(ruleset_id, 'hotel')"),
+    ):
+        found = ask("acts", start=later[0].timestamp(), end=later[3].timestamp())
+    assert [(row["outcome"], row["became"], row["version"]) for row in found] == [
+        ("accepted", "", 0), ("proposed", "published", 9), ("expired", "", 0),
+    ]  # fmt: skip
+    assert {(row["id"], row["actor"], row["reason"]) for row in found} == {("hotel-kill", "ada", "fire")}

@@ -32,9 +32,9 @@ def server(tmp_path_factory) -> Iterator[Bus]:
 
 
 async def _prepared(at: Bus) -> None:
-    """Creates what the publisher creates: the bucket with a key per cluster, and two streams.
+    """Creates what the publisher creates: the bucket with a key per cluster, and streams.
 
-    The streams hold reports and proposals.
+    The streams hold reports, proposals and acts. A second bucket holds an accepted act.
     """
     async with at.user("publisher") as (client, _):
         js = client.jetstream()
@@ -45,6 +45,10 @@ async def _prepared(at: Bus) -> None:
         await js.add_stream(StreamConfig(name=names.NATS_STREAM_REPORTS, subjects=subjects))
         proposed = [names.NATS_SUBJECT_PROPOSALS_ALL]
         await js.add_stream(StreamConfig(name=names.NATS_STREAM_PROPOSALS, subjects=proposed))
+        acts = await js.create_key_value(KeyValueConfig(bucket=names.NATS_BUCKET_ACTS))
+        await acts.put("freeze-1", b"an act")
+        asked = [names.NATS_SUBJECT_ACTS_ALL]
+        await js.add_stream(StreamConfig(name=names.NATS_STREAM_ACTS, subjects=asked))
 
 
 def key(cluster: str) -> str:
@@ -104,6 +108,7 @@ FORBIDDEN = {
     "another cluster's acks": report(names.NATS_SUBJECT_ACKS, OTHER),
     "another cluster's heartbeats": report(names.NATS_SUBJECT_HEARTBEATS, OTHER),
     "a proposal": names.NATS_SUBJECT_PROPOSALS.format(origin="operator"),
+    "an act": names.NATS_SUBJECT_ACTS.format(via="operator"),
     "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
     "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
     "deleting a message": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
@@ -184,6 +189,18 @@ async def test_the_operator_reads_what_is_in_force_and_proposes(server: Bus):
         assert errors == []
 
 
+async def test_the_operator_sends_acts_and_reads_those_accepted(server: Bus):
+    """It does what `act` and `acts` do."""
+    async with server.user("operator") as (operator, errors):
+        js = operator.jetstream(timeout=_WAIT_S)
+        sent = await js.publish(names.NATS_SUBJECT_ACTS.format(via="operator"), b"{}")
+        assert sent.stream == names.NATS_STREAM_ACTS
+        every = f"$KV.{names.NATS_BUCKET_ACTS}.>"
+        found = await js.get_msg(f"KV_{names.NATS_BUCKET_ACTS}", seq=1, subject=every, next=True)
+        assert found.data == b"an act"
+        assert errors == []
+
+
 @pytest.mark.parametrize("origin", ["optimizer", "papa"])
 async def test_an_origin_proposes(server: Bus, origin: str):
     """JetStream confirms that the proposal is stored."""
@@ -213,6 +230,8 @@ NOBODYS = {  # only relays may do these
 }
 READS_ONLY = {  # only the publisher may do these
     "a write of a key": key(CLUSTER),
+    "a write of an act": f"$KV.{names.NATS_BUCKET_ACTS}.freeze-1",
+    "an act by the console": names.NATS_SUBJECT_ACTS.format(via="console"),
     "purging the bucket": f"$JS.API.STREAM.PURGE.{STREAM}",
     "deleting the bucket": f"$JS.API.STREAM.DELETE.{STREAM}",
     "deleting a message": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
@@ -229,6 +248,8 @@ READS_ONLY = {  # only the publisher may do these
 READS_NOTHING = {  # for users that only propose
     **READS_ONLY,
     "a proposal of the operator": proposal("operator"),
+    "an act": names.NATS_SUBJECT_ACTS.format(via="operator"),
+    "reading an act": f"$JS.API.STREAM.MSG.GET.KV_{names.NATS_BUCKET_ACTS}",
     "reading a key": f"$JS.API.STREAM.MSG.GET.{STREAM}",
     "reading a key directly": direct_get(CLUSTER),
     "the bucket's keys": f"$JS.API.STREAM.INFO.{STREAM}",
@@ -254,6 +275,7 @@ MAY_NOT_PUBLISH = {
     },
     "publisher": {
         **NOBODYS,
+        "an act by the console": names.NATS_SUBJECT_ACTS.format(via="console"),
         "a proposal of the optimizer": proposal("optimizer"),
         "a proposal of PAPA": proposal("papa"),
         "answering the operator": f"{names.NATS_INBOX_OPERATOR}.x",

@@ -3,6 +3,7 @@
 Each may use its keys and commands and no others.
 """
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -18,6 +19,7 @@ from spillway_optimizer.clients.lease import Lease
 from spillway_publisher.clients.hot_state import HotState
 from spillway_publisher.process.telemetry import Telemetry
 from spillway_streams.clients.hot import Boards
+from spillway_streams.process.counters import Counters
 from spillway_streams.process.health import Status
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(300)]
@@ -144,6 +146,29 @@ async def test_every_program_does_its_work_as_its_user(urls):
     hot_state = HotState(urls["publisher"], Telemetry(), 2)
     await hot_state._write()
     await hot_state.close()
+
+
+async def test_the_optimizer_hears_what_streams_announce(urls):
+    """A change of demand, on the channel that both users have."""
+    client, boards = hot.connect(urls["optimizer"]), Boards(urls["streams"], 15.0, 60.0, Status(Boards.NAME))
+    listening = hot.changes(client)
+    heard = asyncio.ensure_future(anext(listening))
+    for _ in range(100):
+        await boards.announce(["west", "east"])
+        if (await asyncio.wait({heard}, timeout=0.1))[0]:
+            break
+    assert heard.result() == "west" and await anext(listening) == "east"
+    await listening.aclose()
+    await client.aclose()
+
+
+async def test_an_announcement_that_is_refused_is_counted_and_no_problem_of_the_board(urls):
+    """As with the rights of an earlier version: PAPA's user stands for one without the channel."""
+    status, counters = Status(Boards.NAME), Counters()
+    boards = Boards(urls["papa"], 15.0, 60.0, status, counters=counters)
+    before = status.problems()
+    await boards.announce(["west"])
+    assert counters["changes_not_announced"] == 1 and status.problems() == before
 
 
 def test_it_does_not_start_without_its_secrets():

@@ -29,15 +29,15 @@ LEAST = {
 BEFORE = "0.0.9"
 
 
-def command(*beginning: str, frozen: bool = False) -> list[str]:
+def command(*beginning: str, kill: bool = False) -> list[str]:
     """Returns the only command of the pages with this beginning.
 
-    With `frozen` it is the one with the kill switch, otherwise the one without.
+    With `kill` it is the one with the kill switch, otherwise the one without.
     """
     [found] = [
         words
         for words in map(shlex.split, COMMANDS)
-        if words[1 : 1 + len(beginning)] == list(beginning) and ("guardrails.frozen=true" in words) == frozen
+        if words[1 : 1 + len(beginning)] == list(beginning) and ("guardrails.kill=true" in words) == kill
     ]
     return found
 
@@ -123,11 +123,11 @@ def test_the_kill_switch_reaches_the_file_alone(region: Region):
     helm(region, command("upgrade", "spillway-global"))
     wait_ready(region)
     running, jobs = uids(region, "pod"), uids(region, "job")
-    helm(region, command("upgrade", "spillway-global", frozen=True))
+    helm(region, command("upgrade", "spillway-global", kill=True))
     wait_ready(region)
     assert uids(region, "pod") == running and uids(region, "job") == jobs
     guardrails = region.kubectl("get", "configmap", "spillway-guardrails", "-n", "spillway", "-o", "json")
-    assert "frozen: true" in json.loads(guardrails)["data"]["guardrails.yaml"].splitlines()
+    assert "kill: true" in json.loads(guardrails)["data"]["guardrails.yaml"].splitlines()
 
 
 def uids(region: Region, kind: str) -> set[str]:

@@ -44,6 +44,7 @@ inserts = [
         [rows.ruleset_row(parts["west"], 7, rows.PUBLISHED, "within guardrails", AT)],
     ),
     (rows.sql("insert_rules"), rows.rule_rows(parts["west"], 7, AT)),
+    (rows.sql("insert_transitions"), [rows.transition_row(parts["west"], 7, rows.PUBLISHED, "", AT)]),
     (rows.sql("insert_acknowledgements"), [rows.acknowledgement_row(acknowledgement)]),
 ]
 (OUT / "inserts_publisher.json").write_text(json.dumps(inserts, default=str, indent=1) + "\n")

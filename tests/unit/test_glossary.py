@@ -76,17 +76,17 @@ PLAIN = {
         container context family k8s kubeconfig kubelet label namespace node selector
     """,
     "verbs": """
-        accept admitted audited become changed confirm connected counted created cut denied dropped
-        expire expired explained fail failed finished fit fitted flush found heard held idle ignored
+        accept admitted audited become changed conclude confirm connected counted created cut denied
+        dropped expire expired explained fail failed finished fit fitted flush found heard held idle ignored
         listen lost measured observed opened overridden placed predicted recovered refresh refused
-        rejected remember renew replayed reset resolved sent served settle skipped stamped started
+        rejected remember renew replayed reporting reset resolved sent served settle skipped stamped started
         store stored taken truncated wait waiting written
     """,
     "other words": """
         after alive alone away bad before by duplicate effective end from high immediate internal
         known last low malformed nearest never newest none not ok oldest original other ready
-        relative stale start to unadmitted undecodable unreachable unsigned unspecified unstored up
-        urgent well wrong
+        relative stale start to unadmitted undecodable unreachable unsigned unspecified unstored until
+        up urgent well wrong
     """,
 }
 # Second words for what has a name already: the word that means the same, and the names that

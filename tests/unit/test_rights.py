@@ -140,11 +140,12 @@ def test_redis_keys_are_what_programs_name():
     reads = keys((folder / "clients" / "hot.py").read_text())
     lease = keys((folder / "clients" / "lease.py").read_text())
     streams, publisher = (keys(code(BOXES[box], ".py")) for box in ("streams", "publisher"))
+    not_papas = {names.REDIS_KEY_POLICY, names.REDIS_KEY_ROUTE}
     wanted = {
         "streams": {key.format(**any_cluster) for key in streams},
         "publisher": {key.format(**any_cluster) for key in publisher},
         "optimizer": {key.format(**any_cluster) for key in reads} | {key.format(role="optimizer") for key in lease},
-        "papa": {key.format(**any_cluster) for key in reads - {names.REDIS_KEY_POLICY} | {names.REDIS_KEY_PAPA_CHECKPOINT}}
+        "papa": {key.format(**any_cluster) for key in reads - not_papas | {names.REDIS_KEY_PAPA_CHECKPOINT}}
         | {key.format(role="papa") for key in lease},
     }  # fmt: skip
     lines = [
@@ -152,5 +153,8 @@ def test_redis_keys_are_what_programs_name():
     ]
     found = {line.split()[1]: {word[1:] for word in line.split() if word.startswith("~")} for line in lines}
     assert found == wanted
+    channels = {line.split()[1]: {word for word in line.split() if word.startswith("&")} for line in lines}
+    demand = {f"&{names.REDIS_CHANNEL_DEMAND}"}
+    assert channels == {"streams": demand, "optimizer": demand, "papa": set(), "publisher": set()}
     for line in lines:
         assert " -@all " in line and " +@" not in line and "resetchannels" in line and "nopass" not in line

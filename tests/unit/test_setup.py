@@ -72,7 +72,7 @@ def test_a_version_that_is_too_old_is_named_with_the_one_that_is_needed(tmp_path
 NAMES = "west|east|us-west|us-east|frontend|backend"
 # Files that hold data: invented for tests and benchmarks, or figures from papers.
 DATA = re.compile(
-    r"(^|/)(tests|\w+_tests|testing|testdata|golden|benchmarks)/|_test\.go:|_tests\.rs:|contracts/generate/golden_|optimizer/spillway_optimizer/scenarios/"
+    r"(^|/)(tests|\w+_tests|testing|testdata|golden|benchmarks)/|_test\.go:|_tests\.rs:|contracts/generate/golden_|lab/generators/|optimizer/spillway_optimizer/scenarios/"
 )
 
 

@@ -38,7 +38,10 @@ locals {
         for service, placements in var.services : {
           name = service
           placements = [
-            for cluster, placement in placements : { cluster = cluster, threshold_rps = placement.threshold_rps }
+            for cluster, placement in placements : merge(
+              { cluster = cluster, threshold_rps = placement.threshold_rps },
+              { for key, value in { autoscaler = placement.autoscaler } : key => value if value != null },
+            )
             if contains(members, cluster)
           ]
         } if anytrue([for cluster in keys(placements) : contains(members, cluster)])

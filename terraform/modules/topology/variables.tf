@@ -58,9 +58,10 @@ variable "regions" {
 }
 
 variable "services" {
-  description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared. `namespace` and `port` of the service matter with `istio`: not set, they are the cluster's single namespace of the mesh and its callers' single route port."
+  description = "Declared placement: service name, then cluster name. threshold_rps is Waterfall's static threshold; 0: not declared. `autoscaler` is the one of the service's pods: its target as a share of the highest load of a pod, and the most pods. `namespace` and `port` of the service matter with `istio`: not set, they are the cluster's single namespace of the mesh and its callers' single route port."
   type = map(map(object({
     threshold_rps = optional(number, 0)
+    autoscaler    = optional(object({ target_utilisation = number, max_pods = number }))
     namespace     = optional(string)
     port          = optional(number)
   })))
@@ -75,6 +76,18 @@ variable "services" {
   validation {
     condition     = alltrue(flatten([for placements in values(var.services) : [for placement in values(placements) : placement.threshold_rps >= 0]]))
     error_message = "services.*.*.threshold_rps: at least 0 requests per second; 0: not declared."
+  }
+
+  validation {
+    condition = alltrue(flatten([
+      for placements in values(var.services) : [
+        for placement in values(placements) : try(
+          placement.autoscaler.target_utilisation > 0 && placement.autoscaler.target_utilisation <= 1
+          && placement.autoscaler.max_pods >= 1, placement.autoscaler == null
+        )
+      ]
+    ]))
+    error_message = "services.*.*.autoscaler: target_utilisation is above 0 and at most 1, max_pods at least 1."
   }
 
   validation {

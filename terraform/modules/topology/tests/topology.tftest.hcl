@@ -20,6 +20,30 @@ run "one_map_becomes_the_topology" {
   }
 }
 
+run "a_declared_autoscaler_is_in_the_topology" {
+  command = plan
+  variables {
+    services = { api = { a = { autoscaler = { target_utilisation = 0.6, max_pods = 10 } }, b = {} } }
+  }
+
+  assert {
+    condition     = yamldecode(output.yaml).services[0].placements[0].autoscaler.max_pods == 10
+    error_message = "placements keep their autoscaler"
+  }
+  assert {
+    condition     = !contains(keys(yamldecode(output.yaml).services[0].placements[1]), "autoscaler")
+    error_message = "without one, none is declared"
+  }
+}
+
+run "a_target_is_a_share" {
+  command = plan
+  variables {
+    services = { api = { a = { autoscaler = { target_utilisation = 60, max_pods = 10 } } } }
+  }
+  expect_failures = [var.services]
+}
+
 run "a_link_to_nowhere_is_refused" {
   command = plan
   variables {

@@ -1,0 +1,71 @@
+"""A change of weights is tried by the Envoys of one cluster, and then kept."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from injecting import WEST
+from loop_harness import Background, Loop
+from spillway_contracts import names
+from spillway_lab.stack.stack import GUARDRAILS
+from spillway_lab.testing.waiting import eventually
+from test_guardrails import local, use
+from watching import Sample, Watch
+
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
+ALL = names.VALUE_WEIGHT_TOTAL
+_TRIED_S = 15
+_STATES = """SELECT state FROM transitions
+    WHERE at > fromUnixTimestamp64Milli(toInt64(%(at)s)) AND state IN ('canary', 'kept', 'rolled_back') ORDER BY at"""
+
+
+@pytest.fixture
+def lab(loop: Loop, guardrails: Path) -> Iterator[dict]:
+    """The lab's guardrails, which hold again afterwards."""
+    yield yaml.safe_load(GUARDRAILS.read_text()) or {}
+    guardrails.write_text(GUARDRAILS.read_text())
+    loop.closed_since(time.time())
+
+
+def test_a_change_is_routed_by_the_trials_cluster_first_and_then_kept(
+    loop: Loop, guardrails: Path, lab: dict
+):
+    """No egress is allowed any more. West's Envoys keep every call at home, and the rules in force
+    say so only when the trial is over. No request fails meanwhile.
+    """
+    background = Background(loop.stack, "trial", 10, endless=True)
+    began = time.time()
+    loop.closed_since(began)
+    trial = {"clusters": [WEST], "seconds": _TRIED_S}
+    with Watch(loop.stack, loop.control) as watch:
+        eventually(lambda: local(watch.now().weights) < ALL, "a rule of west that sends calls away", 120)
+        began = time.time()
+        use(loop, guardrails, lab | {"canary": trial, "egress_budget_usd_per_hour": 0})
+        eventually(lambda: local(watch.now().weights) == ALL, "no egress in the rules in force", 120)
+        kept = time.time()
+        tried = first_local(watch.routed(began, kept))
+        print(f"tried after {tried - began:.1f} s, in force after {kept - began:.1f} s")
+        assert tried and tried + _TRIED_S / 2 < kept
+        recorded(loop, began, ["canary", "kept"])
+    assert background.failures() == []
+
+
+def first_local(samples: list[Sample]) -> float:
+    """Returns when west first kept all of its calls; 0: it never did."""
+    return next((s.at for s in samples if west(s) and local(west(s)) == ALL), 0.0)
+
+
+def west(sample: Sample) -> dict:
+    return {rule: weights for rule, weights in sample.weights.items() if rule[0] == WEST}
+
+
+def recorded(loop: Loop, since: float, states: list[str]) -> None:
+    """Waits until ClickHouse has the rows of these states since then, and no others."""
+    client = loop.clickhouse()
+
+    def found() -> list[str]:
+        return [state for (state,) in client.execute(_STATES, {"at": int(since * 1000)})]
+
+    eventually(lambda: found() == states, f"the states {states}", 30, found)
