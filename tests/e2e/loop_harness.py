@@ -92,8 +92,8 @@ class Loop:
 class Background(background.Background):
     """Load at both clusters, `times` the scenario's rate, while a test does something else.
 
-    With `endless` it lasts as long as the test. Otherwise it ends by itself after a test that
-    failed.
+    With `endless` it lasts as long as its `with` block. Otherwise it ends by itself after a test
+    that failed.
     """
 
     def __init__(
@@ -115,6 +115,6 @@ class Background(background.Background):
         """
         return [
             (float(part.at_s[i]), cluster, str(part.reason[i]))
-            for cluster, part in self.parts()
+            for cluster, part in self.parts().items()
             for i in (~part.ok).nonzero()[0]
         ]

@@ -35,11 +35,10 @@ def test_a_change_is_routed_by_the_trials_cluster_first_and_then_kept(
     """No egress is allowed any more. West's Envoys keep every call at home, and the rules in force
     say so only when the trial is over. No request fails meanwhile.
     """
-    background = Background(loop.stack, "trial", 10, endless=True)
-    began = time.time()
-    loop.closed_since(began)
+    endless = Background(loop.stack, "trial", 10, endless=True)
     trial = {"clusters": [WEST], "seconds": _TRIED_S}
-    with Watch(loop.stack, loop.control) as watch:
+    with endless as background, Watch(loop.stack, loop.control) as watch:
+        loop.closed_since(time.time())
         eventually(lambda: local(watch.now().weights) < ALL, "a rule of west that sends calls away", 120)
         began = time.time()
         use(loop, guardrails, lab | {"canary": trial, "egress_budget_usd_per_hour": 0})

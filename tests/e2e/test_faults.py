@@ -146,9 +146,9 @@ def test_every_fault_stays_where_it_is(chosen: list[Fault], loop: Loop):
 
 
 def stays(loop: Loop, faults: list[Fault]) -> None:
-    background = Background(loop.stack, "faults", 10, endless=True)
-    loop.closed_since(time.time())
-    with Watch(loop.stack, loop.control) as watch:
+    endless = Background(loop.stack, "faults", 10, endless=True)
+    with endless as background, Watch(loop.stack, loop.control) as watch:
+        loop.closed_since(time.time())
         settled(watch)
         courses = []
         for n, fault in enumerate(faults, 1):

@@ -52,10 +52,10 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
     Then rules are renewed. A change that the operator requests arrives in steps of at most the
     maximum shift.
     """
-    background = Background(loop.stack, "guarded", 10, endless=True)
-    loop.closed_since(time.time())
+    endless = Background(loop.stack, "guarded", 10, endless=True)
     away, back = stop("optimizer", "papa")
-    with Watch(loop.stack, loop.control) as watch:
+    with endless as background, Watch(loop.stack, loop.control) as watch:
+        loop.closed_since(time.time())
         time.sleep(10)
         away(loop)
         began = time.time()

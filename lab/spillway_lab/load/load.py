@@ -6,6 +6,7 @@ counts as an error; it is not left out.
 """
 
 import math
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ _REPORT_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Attack:
-    """Load at one cluster: a constant rate for a given time."""
+    """Load at one cluster: a constant rate for a given time, or until it is ended (infinite)."""
 
     cluster: str
     targets: list[str]  # JSON lines from targets.targets
@@ -57,12 +58,14 @@ def run(
     name: str,
     warm_up_s: float = 0.0,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> dict[str, Samples]:
     """Runs all attacks at once and returns what each cluster's client saw after the warm-up.
 
-    Takes as long as the longest attack, plus at most the request timeout and a few seconds. Leaves
-    out clusters with rate 0. Raises LoadError when vegeta fails, hangs, or sends less than asked.
-    An exception from on_progress stops the load and is passed on.
+    Takes as long as the longest attack, plus at most the request timeout and a few seconds. Sends
+    no more once `is_enough` returns True. Leaves out clusters with rate 0. Raises LoadError when
+    vegeta fails, hangs, or sends less than asked. An exception from on_progress stops the load and
+    is passed on.
     """
     generator.folder.mkdir(parents=True, exist_ok=True)
     attacks = [attack for attack in attacks if attack.rps > 0]
@@ -72,12 +75,12 @@ def run(
         return {}
     with _processes(attacks, generator, name) as processes:
         total = max(attack.seconds for attack in attacks)
-        _wait(processes, total, total + generator.timeout_s + _MARGIN_S, on_progress)
+        sent_s = _wait(processes, total, generator.timeout_s + _MARGIN_S, on_progress, is_enough)
     found = {}
     for attack in attacks:
         with _decoded(generator, _file(generator, name, attack, "bin")) as lines:
             samples = sampling.parse(lines, attack.cluster)
-        _check_sent(attack, samples, generator.sent_at_least)
+        _check_sent(attack, samples, generator.sent_at_least, min(attack.seconds, sent_s))
         found[attack.cluster] = sampling.without_warm_up(samples, warm_up_s)
     return found
 
@@ -95,7 +98,7 @@ def command(attack: Attack, generator: Generator, targets: Path, results: Path) 
         f"-output={results}",
         f"-name={attack.cluster}",
         f"-rate={_rate(attack.rps)}",
-        f"-duration={attack.seconds}s",
+        f"-duration={attack.seconds if attack.seconds < math.inf else 0}s",  # 0: until it is ended
         f"-timeout={generator.timeout_s}s",
         f"-max-workers={workers}",
         "-max-body=0",
@@ -135,22 +138,33 @@ def _processes(
 def _wait(
     processes: Mapping[str, subprocess.Popen[bytes]],
     total: float,
-    limit: float,
+    more_s: float,
     on_progress: Callable[[Progress], None],
-) -> None:
+    is_enough: Callable[[], bool],
+) -> float:
+    """Waits until all have ended, at most `more_s` after the last request.
+
+    Returns the seconds that they sent for, infinite if they were not told to end.
+    """
     started = reported = time.monotonic()
+    sent_s = math.inf
     while running := [cluster for cluster, process in processes.items() if process.poll() is None]:
-        now = time.monotonic()
-        if now - started > limit:
-            raise LoadError(f"vegeta for {', '.join(running)} still runs after {limit:.0f} s")
-        if now - reported >= _REPORT_EVERY_S:
-            reported = now
-            on_progress(Progress(min(now - started, total), total))
+        elapsed = time.monotonic() - started
+        if elapsed > min(total, sent_s) + more_s:
+            raise LoadError(f"vegeta for {', '.join(running)} still runs after {elapsed:.0f} s")
+        if sent_s == math.inf and is_enough():
+            sent_s = elapsed
+            for cluster in running:
+                processes[cluster].send_signal(signal.SIGINT)  # it waits for answers still
+        if started + elapsed - reported >= _REPORT_EVERY_S:
+            reported = started + elapsed
+            on_progress(Progress(min(elapsed, total), total))
         time.sleep(0.05)
     for cluster, process in processes.items():
         if process.returncode != 0:
             raise LoadError(f"vegeta for {cluster} ended with {process.returncode}: {_tail(process)}")
-    on_progress(Progress(total, total))
+    on_progress(Progress(min(total, sent_s), total))
+    return sent_s
 
 
 @contextmanager
@@ -172,9 +186,9 @@ def _decoded(generator: Generator, results: Path) -> Iterator[Iterator[bytes]]:
         process.communicate()
 
 
-def _check_sent(attack: Attack, samples: Samples, at_least: float) -> None:
+def _check_sent(attack: Attack, samples: Samples, at_least: float, seconds: float) -> None:
     """Raises LoadError when too few requests were sent: results under less load look too good."""
-    asked = attack.rps * attack.seconds
+    asked = attack.rps * seconds
     if len(samples) < at_least * asked - 1:
         raise LoadError(
             f"vegeta for {attack.cluster} sent {len(samples)} of {asked:.0f} requests; "

@@ -21,6 +21,7 @@ from spillway_contracts import names
 from spillway_lab.keys import certificates
 from spillway_lab.keys.keystore import Keystore
 from spillway_lab.load import load
+from spillway_lab.load.background import Background
 from spillway_lab.load.samples import REMOTE, concatenate, summarise
 from spillway_lab.testing.waiting import WAIT_S, eventually
 
@@ -331,6 +332,21 @@ def test_certificate_files_go_together(application: Path) -> None:
         assert len(lines) == len(expected) and all(
             text in line for text, line in zip(expected, lines, strict=True)
         )
+
+
+def test_load_in_the_background_is_one_run_of_the_generator(pods, tmp_path: Path) -> None:
+    """It lasts longer than its least time, until the end of the block. A second run would begin
+    with a pause, which is a fall of the load.
+    """
+    front, _ = pods
+    target = f'{{"method": "GET", "url": "http://{front.address}/x/7"}}'
+    generator = load.Generator(tmp_path / "load", lab.program("vegeta"), sent_at_least=0.5)
+    with Background([load.Attack("here", [target], 20, 1)], generator, "t", math.inf) as background:
+        time.sleep(3)
+    found = background.parts()["here"]
+    assert found.ok.all()
+    assert found.at_s.max() - found.at_s.min() > 1.5
+    assert len(list((tmp_path / "load").glob("*.bin"))) == 1
 
 
 def test_both_clusters_at_once(pods, tmp_path: Path) -> None:
