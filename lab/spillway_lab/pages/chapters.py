@@ -112,4 +112,4 @@ def _why_not(chapter: Chapter) -> Iterator[Block]:
     if "not reached" in found or (why and "not told apart" in found):
         yield Text(f"Where a figure is not reached: {why or 'the reason is not known yet.'}")
     elif "not told apart" in found:
-        yield Text("A figure that is not told apart: the interval of ours contains the paper's.")
+        yield Text("A figure is not told apart from the paper's if its interval contains the paper's.")

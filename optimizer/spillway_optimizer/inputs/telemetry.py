@@ -57,7 +57,7 @@ class CurveRow(_Row):
     """A row of the table curves. `class_id` is its column `class`.
 
     The standard deviation of one call at utilisation u is sd_a_ms / (1 - u) + sd_b_ms.
-    `ab_correlation`: of the errors of a_ms and b_ms. None: unknown.
+    `a_se_ms`, `b_se_ms`: standard errors, whose correlation is `ab_correlation`. None: unknown.
     """
 
     fitted_at: float  # Unix seconds
@@ -71,6 +71,8 @@ class CurveRow(_Row):
     sd_a_ms: float | None = None
     sd_b_ms: float | None = None
     ab_correlation: float | None = None
+    a_se_ms: float | None = None
+    b_se_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class CapacityRow(_Row):
 
     `pods` is how many pods served while it was measured; 0: unknown. `evidence` is 'assumed' if it
     was not measured there. `settled` is the lowest count of pods in the last minutes; 0: unknown.
+    `error`: standard error of the capacity, relative to it; None: unknown.
     """
 
     measured_at: float
@@ -89,6 +92,7 @@ class CapacityRow(_Row):
     pods: float = 0.0
     evidence: str = ""
     settled: float = 0.0
+    error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,14 @@ from spillway_optimizer.problem.rules import TOTAL, Rules, max_difference
 
 
 @dataclass(frozen=True)
+class Reversal:
+    """A change after a jump of load that took the change before it back."""
+
+    at: float = 0.0  # Unix seconds; 0: long ago
+    by: int = 0  # the largest weight difference
+
+
+@dataclass(frozen=True)
 class Memory:
     """What this leader has proposed for an application. Empty at start."""
 
@@ -18,10 +26,13 @@ class Memory:
     pending_at: float = 0.0  # Unix seconds, when `pending` was first seen
     # Version in force when these rules were proposed. They do not contain later changes by PAPA.
     base: int = 0
-    # Unix seconds of the last reversal after a jump of load, 0: long ago, and its largest weight
-    # difference
-    jumped_at: float = 0.0
-    jumped_by: int = 0
+    reversal: Reversal = Reversal()  # the last one
+
+    def proposing(
+        self, policy: str | None, proposed: Rules, intended: Rules, now: float, before: Rules | None
+    ) -> "Memory":
+        """Returns the memory once these rules are proposed. Nothing is pending then."""
+        return Memory(policy, proposed, intended, now, before, reversal=self.reversal)
 
 
 @dataclass(frozen=True)
@@ -95,8 +106,8 @@ def confirmed(
     answer to a jump does not make the next jump wait.
     """
     back = takes_back(memory, candidate, moved)
-    is_larger = moved > 2 * memory.jumped_by
-    rested = jumped and (is_larger or not 0 <= now - memory.jumped_at < thresholds.hold_s)
+    is_larger = moved > 2 * memory.reversal.by
+    rested = jumped and (is_larger or not 0 <= now - memory.reversal.at < thresholds.hold_s)
     if sure and (rested or not back):
         return True
     seen = memory.pending is not None and difference(memory.pending, candidate) < moved

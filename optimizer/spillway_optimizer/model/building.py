@@ -16,8 +16,9 @@ from spillway_optimizer.inputs.telemetry import CurveRow, RatioRow, Telemetry
 from spillway_optimizer.inputs.unknown import Unknown
 from spillway_optimizer.model import assumed, autoscalers, graph
 from spillway_optimizer.model.autoscalers import Kept
-from spillway_optimizer.model.capacities import Capacities, capacities
+from spillway_optimizer.model.capacities import Capacities, capacities, measured
 from spillway_optimizer.model.curves import at_idle, curves
+from spillway_optimizer.model.doubts import Doubt, largest
 from spillway_optimizer.model.failures import Rates, cost_ms, rates_without_callees
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.held import Nearest, held
@@ -84,6 +85,13 @@ class Survey:
         known = capacity.value.capacity_rps
         unbounded = {service for (service, _), rps in known.items() if rps == _AMPLE_RPS}
         return Stages(rows.value, _constant(application, fitted.value, unbounded), capacity.value, remarks)
+
+    def doubt(self, application: Application) -> Doubt:
+        """Returns the application's least certain prediction."""
+        known = measured(self.telemetry, self.now, self.model_max_age_s)
+        return largest(
+            self.telemetry, self.curve_rows, known, application.classes, self.now, self.board_max_age_s
+        )
 
     def _placed(self, application: Application) -> list[tuple[str, str]]:
         return sorted(pair for pair in self.placed if pair[0] in application.services)

@@ -48,12 +48,12 @@ def capacities(
 
     A service without any source is a refusal.
     """
-    measured = _measured(telemetry, now, max_age_s)
+    rows = measured(telemetry, now, max_age_s)
     found, whole_rps, notes, refusals = {}, {}, [], []
     for service, cluster in needed:
         name = f"{service!r} in {cluster!r}"
-        row = measured.get((service, cluster))
-        likes = [row for (s, _), row in measured.items() if s == service]
+        row = rows.get((service, cluster))
+        likes = [row for (s, _), row in rows.items() if s == service]
         if row is not None:
             rps, whole, note = _of_live_pods(row, telemetry)
         elif likes:
@@ -72,7 +72,7 @@ def capacities(
     return Capacities(found, tuple(notes), tuple(dict.fromkeys(refusals)), whole_rps)
 
 
-def _measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], CapacityRow]:
+def measured(telemetry: Telemetry, now: float, max_age_s: float) -> dict[tuple[str, str], CapacityRow]:
     """Returns the newest row of each (service, cluster) that is not too old.
 
     A row that streams assumed from another cluster is not a measurement.

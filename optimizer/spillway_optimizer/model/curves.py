@@ -8,7 +8,7 @@ from spillway_optimizer.inputs.telemetry import CurveRow, Telemetry
 from spillway_optimizer.problem.problem import Curve
 
 # Largest share of its service's load that a class without a curve may have.
-_MOST_WITHOUT_CURVE = 0.05
+SMALL_SHARE = 0.05
 
 
 def newest(telemetry: Telemetry) -> Mapping[str, CurveRow]:
@@ -39,7 +39,7 @@ def curves(
             continue
         state = "none" if row is None else f"{now - row.fitted_at:.0f} s old"
         share, mean_ms = _observed(telemetry, class_id, service, now, board_max_age_s)
-        if mean_ms is None or share > _MOST_WITHOUT_CURVE:
+        if mean_ms is None or share > SMALL_SHARE:
             text = f"curves: {class_id!r}: {state}; it has {share:.0%} of the load of {service!r}"
             refusals.append(Refusal(Scope(Kind.CLASS, class_id), text, no_model=True))
         else:

@@ -6,6 +6,7 @@ refusal). Only what concerns all applications, such as a missing price of latenc
 them.
 """
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,7 @@ from spillway_optimizer.model.autoscalers import NOTHING_KEPT
 from spillway_optimizer.model.building import Survey, union
 from spillway_optimizer.model.curves import newest
 from spillway_optimizer.model.demand import demand
+from spillway_optimizer.model.doubts import NO_DOUBT, Doubt
 from spillway_optimizer.model.failures import Rates, of_boards
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.network import network
@@ -44,6 +46,7 @@ class Limits:
     board_max_age_s: float = 15.0
     model_max_age_s: float = 3600.0
     failure_cost_ms: float = FAILURE_COST_MS  # per call, at a success rate of one half
+    most_error: float = math.inf  # standard error of a predicted time, relative to it; above it is a note
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class ApplicationModel:
     no_model: bool = False  # all that it is refused for is that curves or capacities are missing
     scaling: frozenset[Place] = frozenset()  # where an autoscaler is expected to add a pod
     pods: Mapping[Place, float] = field(default_factory=dict)  # that count, where autoscalers act
+    doubt: Doubt = NO_DOUBT  # its least certain prediction
 
     @property
     def routes(self) -> frozenset[RouteId]:
@@ -110,6 +114,11 @@ class Model:
         """Notes of the mesh and of all applications, each once."""
         every = [note for application in self.applications for note in application.notes]
         return tuple(dict.fromkeys([*self.mesh_notes, *every]))
+
+    @property
+    def doubts(self) -> Mapping[str, Doubt]:
+        """The least certain prediction of each application."""
+        return {application.name: application.doubt for application in self.applications}
 
     @property
     def scaling(self) -> frozenset[Place]:
@@ -166,7 +175,7 @@ def build(
     found = graph.applications(offered.value, rows.value)
     malformed = tuple(f"left out: {reason}" for reason in telemetry.malformed)
     return Model(
-        tuple(_model(survey, application, mesh, remarks) for application in found),
+        tuple(_model(survey, application, mesh, remarks, limits.most_error) for application in found),
         mesh,
         (
             *unknown.notes(),
@@ -188,7 +197,7 @@ def _price(topology: Topology) -> Found[None]:
 
 
 def _model(
-    survey: Survey, application: Application, mesh: tuple[str, ...], remarks: Remarks
+    survey: Survey, application: Application, mesh: tuple[str, ...], remarks: Remarks, most_error: float
 ) -> ApplicationModel:
     application_refusals = [refusal.text for refusal in remarks.refusals if application.has(refusal.scope)]
     held = [hold for hold in remarks.holds if application.has(hold.scope)]
@@ -206,17 +215,20 @@ def _model(
         except ProblemError as error:
             refusals.append(str(error))
     held += stages.remarks.holds
+    doubt = survey.doubt(application)
+    doubtful = (f"uncertain: {doubt.text}",) if doubt.error > most_error else ()
     lacking = [refusal.text for refusal in stages.remarks.refusals if refusal.no_model]
     return ApplicationModel(
         application.name,
         application.services,
         problem,
         tuple(dict.fromkeys(refusals)),
-        (*stages.remarks.notes, *kept.notes, *map(str, held)),
+        (*stages.remarks.notes, *kept.notes, *map(str, held), *doubtful),
         _kept(problem, held),
         no_model=bool(refusals) and set(refusals) == set(lacking),
         scaling=kept.expected,
         pods=kept.pods,
+        doubt=doubt,
     )
 
 

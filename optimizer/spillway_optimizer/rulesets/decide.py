@@ -18,6 +18,7 @@ from spillway_optimizer import ProblemError
 from spillway_optimizer.inputs.in_force import InForce
 from spillway_optimizer.judging.memory import (
     Memory,
+    Reversal,
     Thresholds,
     confirmed,
     difference,
@@ -82,8 +83,7 @@ def decide(
         known = memory.proposed if memory.proposed is not None else routed
         candidate = without_noise(problem, known, candidate, least_bad)
     before = memory.proposed if memory.policy == policy else None
-    jumped_at, jumped_by = memory.jumped_at, memory.jumped_by
-    fresh = Memory(policy, candidate, candidate, now, before=before, jumped_at=jumped_at, jumped_by=jumped_by)
+    fresh = memory.proposing(policy, candidate, candidate, now, before)
 
     def propose(why: str) -> Decision:
         return Decision(Action.PROPOSE, candidate, why, fresh, ROUNDING_SLACK)
@@ -109,7 +109,7 @@ def decide(
     sure = urgent or gain >= thresholds.sure_gain
     if confirmed(memory, candidate, moved, sure, thresholds, now, jumped):
         if jumped and takes_back(memory, candidate, moved):
-            fresh = replace(fresh, jumped_at=now, jumped_by=moved)
+            fresh = replace(fresh, reversal=Reversal(now, moved))
         return propose(f"a weight differs by {moved / TOTAL:.1%}")
     return _keep(pending(memory, candidate, moved, now), in_force, now, thresholds)
 
@@ -212,9 +212,7 @@ def _with_new(
         return None
     proposed = {key: rule if same else last.get(key, rule) for key, rule in candidate.items()}
     before = last if same else memory.before
-    known = Memory(
-        memory.policy, proposed, kept, now, before, jumped_at=memory.jumped_at, jumped_by=memory.jumped_by
-    )
+    known = memory.proposing(memory.policy, proposed, kept, now, before)
     return Decision(Action.PROPOSE, kept, "new routes", known if same else pending(known, candidate, 0, now))
 
 

@@ -176,11 +176,7 @@ def rolled_back(
         wrong += beyond_limits(problem.constraints, target, decided)
     if wrong:
         return "; ".join(wrong)[:_MOST_REASON]
-    known = around.memory
-    memory = Memory(
-        around.policy, rules, rules, around.now, before=known.proposed, jumped_at=known.jumped_at,
-        jumped_by=known.jumped_by,
-    )  # fmt: skip
+    memory = around.memory.proposing(around.policy, rules, rules, around.now, around.memory.proposed)
     return _decided(model, problem, Decision(Action.ROLL_BACK, rules, why, memory), around, solved)
 
 

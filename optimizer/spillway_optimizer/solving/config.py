@@ -119,8 +119,14 @@ class OptimizerTuning(Settings):
     )
     fallback: Annotated[str, AfterValidator(_fallback)] = tuning(
         "OPTIMIZER_FALLBACK",
-        "policy of an application whose curves or capacities are missing; empty: its rules are held",
+        "policy of an application whose curves or capacities are missing or uncertain; empty: none",
         "",
+    )
+    fallback_error: float = tuning(
+        "OPTIMIZER_FALLBACK_ERROR",
+        "a predicted time is uncertain if its standard error is more than this, relative to it",
+        0.5,
+        gt=0,
     )
     fallback_solves: int = tuning(
         "OPTIMIZER_FALLBACK_SOLVES",

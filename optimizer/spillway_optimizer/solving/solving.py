@@ -68,7 +68,7 @@ class Solving:
         self.observed = Observations()
         self._lost = LostRules()
         self._token = 0  # fencing token of the lease that this solve runs under
-        self._unfallen = Fallback(settings.fallback, settings.fallback_solves)
+        self._unfallen = Fallback(settings.fallback, settings.fallback_solves, settings.fallback_error)
         self.forget()
 
     def forget(self) -> None:
@@ -153,7 +153,10 @@ class Solving:
         return run, await self.mesh.beside(lambda: self.applications.decide(run, inputs))
 
     async def _model(self, telemetry: Telemetry, run: Run, following: Routers) -> Model:
-        """Returns the model. Applications that lack only curves or capacities fall back."""
+        """Returns the model. Applications that lack only curves or capacities fall back.
+
+        So do those whose predictions are too uncertain.
+        """
         if following.name not in MINIMISING:
             # Baselines are followed as they are: the operator has asked for them.
             self._fallback = self._unfallen
@@ -165,7 +168,10 @@ class Solving:
         self._fallback = before.after(model)
         following.fall_back(self._fallback.policy, self._fallback.applications)
         for name in self._fallback.applications - before.applications:
-            self.states.log(f"policy of {name}", f"fell back to {self._fallback.policy}", logging.WARNING)
+            doubt = model.doubts[name]
+            why = doubt.text if doubt.error > self.settings.fallback_error else "no curves or capacities"
+            state = f"fell back to {self._fallback.policy}: {why}"
+            self.states.log(f"policy of {name}", state, logging.WARNING)
         for name in before.applications - self._fallback.applications:
             self.states.log(f"policy of {name}", f"{following.name} again")
         if self._fallback.applications == before.applications:
@@ -176,7 +182,7 @@ class Solving:
     def _build(self, telemetry: Telemetry, run: Run, model_free: Container[str]) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
         self.applications.revalue(current.latency_values)
-        limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms)
+        limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms, most_error=s.fallback_error)
         routed, success = self.applications.routed(run), self.observed.successes.rates()
         averages = self.observed.callers
         return build(

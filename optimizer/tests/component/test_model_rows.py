@@ -66,6 +66,37 @@ def test_a_spread_that_cannot_be_is_unknown_and_its_row_is_read(backends):
     history.close()
 
 
+def test_errors_of_curves_and_capacities_are_read_and_unknown_without_evidence(backends):
+    """Relative to the capacity, of the evidence that was decisive. 0 is unknown, not exact."""
+    url, now = backends[2].url, datetime.now(UTC)
+    client, history = Client.from_url(url), History(url)
+    client.execute("TRUNCATE TABLE curves")
+    client.execute("TRUNCATE TABLE capacities")
+    client.execute(
+        "INSERT INTO curves (fitted_at, service, class, a_ms, norm_weight, a_se_ms, b_se_ms) VALUES",
+        [(now, "shop", f"shop GET /{k}", 3.0, 1.0, se, 2.0) for k, se in enumerate((0.5, 0.0, math.inf))],
+    )
+    columns = "capacity_rps, evidence, cpu_rps, cpu_se, latency_rps, latency_se, limit_rps, limit_se"
+    rows = [
+        ("cpu", 100.0, "cpu", 100.0, 5.0, 50.0, 40.0, 0.0, 0.0),
+        ("latency", 50.0, "latency", 0.0, 0.0, 50.0, 20.0, 0.0, 0.0),
+        ("queue", 40.0, "queue", 0.0, 0.0, 50.0, 20.0, 40.0, 4.0),
+        ("assumed", 40.0, "assumed", 40.0, 1.0, 0.0, 0.0, 0.0, 0.0),
+        ("nothing", 40.0, "cpu", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    ]
+    client.execute(
+        f"INSERT INTO capacities (measured_at, service, cluster, {columns}) VALUES",
+        [(now, "shop", *row) for row in rows],
+    )
+    model = history.model()
+    assert [row.a_se_ms for row in sorted(model.curves, key=lambda row: row.class_id)] == [0.5, None, None]
+    found = {row.cluster: row.error for row in model.capacities}
+    assert found == {"cpu": 0.05, "latency": 0.4, "queue": 0.1, "assumed": None, "nothing": None}
+    assert model.malformed == ()
+    client.disconnect()
+    history.close()
+
+
 def test_a_measured_capacity_goes_before_one_that_is_assumed_since(backends):
     """An assumed capacity does not replace an older measured one.
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from spillway.v1.ruleset_pb2 import Origin, Ruleset
 from spillway_contracts import names
 from spillway_optimizer.inputs.in_force import InForce
-from spillway_optimizer.judging.memory import confirmed
+from spillway_optimizer.judging.memory import Reversal, confirmed
 from spillway_optimizer.policies import REGISTRY
 from spillway_optimizer.policies.projection import project
 from spillway_optimizer.problem.constraints import Constraints
@@ -268,7 +268,7 @@ def test_a_small_correction_does_not_make_the_next_jump_wait():
 
     A reversal more than twice as large goes ahead, and a smaller one waits as before.
     """
-    memory = Memory(proposed=_rules(6000), before=_rules(6600), jumped_at=100.0, jumped_by=600)
+    memory = Memory(proposed=_rules(6000), before=_rules(6600), reversal=Reversal(100.0, 600))
     for weight, at, expected in ((9000, 101.0, True), (7100, 101.0, False), (7100, 105.0, True)):
         moved, jumped = weight - 6000, True
         assert confirmed(memory, _rules(weight), moved, True, Thresholds(), at, jumped) is expected

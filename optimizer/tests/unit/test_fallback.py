@@ -70,6 +70,34 @@ async def test_a_renewal_keeps_saying_whose_rules_these_are(mesh):
     assert policies(mesh) == ({""}, {"l3"})
 
 
+def uncertain(error):
+    """Gives the curves of the other application a standard error, relative to them."""
+
+    def change(document):
+        for row in document["curves"]:
+            if row["service"].startswith(OTHER):
+                row |= {"a_se_ms": error * row["a_ms"], "b_se_ms": error * row["b_ms"], "ab_correlation": 1.0}
+
+    return change
+
+
+async def test_an_application_whose_predictions_are_too_uncertain_falls_back(mesh, caplog):
+    """The limit is half of the predicted time. It returns at 80 % of that, so chance between the
+    two moves nothing. The log and its solves say which prediction it was.
+    """
+    names = []
+    for number, error in enumerate((0.4, 0.6, 0.45, 0.45, 0.39, 0.39, 0.39)):
+        rows = await mesh.solve(NOW + 60 * number, uncertain(error))
+        name = next(name for name in rows if name.startswith(OTHER))
+        names.append(rows[name]["policy"])
+        if error > 0.5:
+            assert any(
+                "uncertain: 'stock" in note or f"uncertain: '{OTHER}" in note for note in rows[name]["notes"]
+            )
+    assert names == ["spillway", "l3", "l3", "l3", "l3", "spillway", "spillway"]
+    assert "fell back to l3: " in caplog.text and "standard error of 60%" in caplog.text
+
+
 @pytest.mark.parametrize("policy", ["waterfall", "c3"])
 async def test_only_what_minimises_falls_back(mesh, policy):
     """An operator who sets a baseline gets it, also for an application that had fallen back."""
