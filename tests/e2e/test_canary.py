@@ -1,4 +1,4 @@
-"""A change of weights is tried by the Envoys of one cluster, and then kept."""
+"""A change of weights is tried by the Envoys of one cluster, and then kept or taken back."""
 
 import time
 from collections.abc import Iterator
@@ -49,6 +49,33 @@ def test_a_change_is_routed_by_the_trials_cluster_first_and_then_kept(
         assert tried and tried + _TRIED_S / 2 < kept
         recorded(loop, began, ["canary", "kept"])
     assert background.failures() == []
+
+
+def test_a_freeze_takes_a_trial_back_before_any_other_cluster_has_it(
+    loop: Loop, guardrails: Path, lab: dict
+):
+    """West's Envoys return to the weights in force, which have not changed meanwhile."""
+    endless = Background(loop.stack, "frozen", 10, endless=True)
+    tried = lab | {"canary": {"clusters": [WEST], "seconds": 300}, "egress_budget_usd_per_hour": 0}
+    with endless as background, Watch(loop.stack, loop.control) as watch:
+        loop.closed_since(time.time())
+        eventually(lambda: local(watch.now().weights) < ALL, "a rule of west that sends calls away", 120)
+        began = time.time()
+        use(loop, guardrails, tried)
+        eventually(lambda: first_local(watch.routed(began, time.time())), "a trial by west's Envoys", 60)
+        frozen = time.time()
+        guardrails.write_text(yaml.safe_dump(tried | {"freeze": True}))
+        eventually(lambda: returned(watch, frozen), "the return of west's Envoys", 60)
+        print(f"back {time.time() - frozen:.1f} s after the freeze")
+        recorded(loop, began, ["canary", "rolled_back"])
+        assert all(local(sample.weights) < ALL for sample in watch.published(began, time.time()))
+    assert background.failures() == []
+
+
+def returned(watch: Watch, since: float) -> bool:
+    """Whether west's Envoys send calls away, by their newest sample since then."""
+    samples = [sample for sample in watch.routed(since, time.time()) if west(sample)]
+    return bool(samples) and local(west(samples[-1])) < ALL
 
 
 def first_local(samples: list[Sample]) -> float:
