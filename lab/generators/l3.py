@@ -4,7 +4,8 @@ Every ten seconds each cluster gets a new median, a new p99 and, in the failure 
 success rate. All follow a mean-reverting walk whose ranges are those that the paper's text gives. A
 median is a speed of the service. A p99 is a delay of 1.5 % of the answers. What the text does not
 have (the medians of scenarios 3 and 4, the p99s of scenarios 3 to 5) is chosen by its words "stable
-median, irregular peaks".
+median, irregular peaks". The live ones have 80 seconds, one pod of the service in each cluster, and
+as many requests per second as two cores can send through real Envoys beside the whole pipeline.
 
 Usage: python lab/generators/l3.py [--check]
 """
@@ -12,7 +13,7 @@ Usage: python lab/generators/l3.py [--check]
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 CLUSTERS = ("frankfurt", "paris", "milan")
 MEASURED_S, STEP_S, WARM_UP_S = 600, 10, 60
+LIVE_S, LIVE_WARM_UP_S = 80, 15
 BASE_P50_MS = 10.0  # of the application's service at speed 1
 TAIL_SHARE = 0.015  # of the answers that are delayed
 
@@ -29,7 +31,7 @@ class Walk:
     """Values between two bounds, evenly distributed on a logarithmic scale.
 
     `minutes`: how long a value lasts before it is forgotten. `peak`: bounds that replace these for
-    a minute, twice, in the cluster `where`.
+    a tenth of the time, twice, in the cluster `where`.
     """
 
     low: float
@@ -51,6 +53,11 @@ class Trace:
     rps: Walk
     dips: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)  # (from s, to s, success)
     success: Walk | None = None
+    pods: int = 3
+    measured_s: int = MEASURED_S
+    warm_up_s: int = WARM_UP_S
+    policies: str = "l3, round-robin, c3, l3-peak, local, spillway"
+    profile: str = ""
 
 
 TRACES = (
@@ -95,11 +102,40 @@ TRACES = (
         Walk(3, 9), Walk(10, 2400), Walk(45, 200), success=Walk(0.002, 0.05, 0.5),
     ),
 )  # fmt: skip
+_PROFILE = """\
+  # Spillway needs curves, which these loads give it.
+  profile:
+    - {seconds: 5, rps: {frankfurt: 8}}
+    - {seconds: 5, rps: {frankfurt: 16}}
+    - {seconds: 5, rps: {frankfurt: 24}}
+    - {seconds: 5, rps: {frankfurt: 32}}
+"""
 
 
-def values(walk: Walk, random: np.random.Generator, cluster: str = "") -> np.ndarray:
+def live(trace: Trace, factor: float, dips: dict[str, list[tuple[int, int, float]]] | None = None) -> Trace:
+    """Returns the trace for a live run: `factor` times the requests, and dips of its own."""
+    rps = replace(trace.rps, low=factor * trace.rps.low, high=factor * trace.rps.high)
+    return replace(
+        trace, name=f"{trace.name}-live", rps=rps, dips=dips or {}, measured_s=LIVE_S, warm_up_s=LIVE_WARM_UP_S,
+        about=f"{trace.about}; {factor:.2g} times the requests", policies="l3, round-robin, c3, local, spillway",
+        profile=_PROFILE, pods=1,
+    )  # fmt: skip
+
+
+_BY_NAME = {trace.name: trace for trace in TRACES}
+LIVE = (
+    live(_BY_NAME["l3-scenario-2"], 0.15),
+    live(_BY_NAME["l3-scenario-4"], 0.15),
+    live(
+        _BY_NAME["l3-failure-1"], 0.05,
+        {"frankfurt": [(10, 20, 0.6), (60, 70, 0.3)], "paris": [(30, 40, 0.5)], "milan": [(50, 60, 0.6)]},
+    ),
+)  # fmt: skip
+
+
+def values(walk: Walk, random: np.random.Generator, seconds: int, cluster: str = "") -> np.ndarray:
     """Returns one value for each step."""
-    steps, kept = MEASURED_S // STEP_S, math.exp(-STEP_S / (60 * walk.minutes))
+    steps, kept = seconds // STEP_S, math.exp(-STEP_S / (60 * walk.minutes))
     at = np.empty(steps)
     at[0] = random.normal()
     for step in range(1, steps):
@@ -108,7 +144,7 @@ def values(walk: Walk, random: np.random.Generator, cluster: str = "") -> np.nda
     found = walk.low * (walk.high / walk.low) ** share
     if walk.peak and cluster == walk.where:
         for begin in (steps // 4, 2 * steps // 3):
-            those = slice(begin, begin + 60 // STEP_S)
+            those = slice(begin, begin + max(steps // 10, 1))
             found[those] = walk.peak[0] * (walk.peak[1] / walk.peak[0]) ** share[those]
     return found
 
@@ -116,20 +152,21 @@ def values(walk: Walk, random: np.random.Generator, cluster: str = "") -> np.nda
 def text(trace: Trace) -> str:
     """Returns the scenario file."""
     random = np.random.default_rng(trace.seed)
-    rps = values(trace.rps, random)
+    rps = values(trace.rps, random, trace.measured_s)
     events = sorted(line for cluster in CLUSTERS for line in _events(trace, cluster, random))
     phases = [
         f"      - {{seconds: {STEP_S}, rps: {{{CLUSTERS[0]}: {a:.1f}}}, to_rps: {{{CLUSTERS[0]}: {b:.1f}}}}}"
         for a, b in zip(rps, [*rps[1:], rps[-1]], strict=True)
     ]
-    return _HEAD.format(about=trace.about, name=trace.name, warm_up=WARM_UP_S) + "\n".join(
-        [*phases, "", "events:", *(line for _, line in events), "", _TAIL]
-    )
+    head = _HEAD.format(about=trace.about, pods=trace.pods, profile=trace.profile, warm_up=trace.warm_up_s)
+    tail = _TAIL.format(policies=trace.policies)
+    return head + "\n".join([*phases, "", "events:", *(line for _, line in events), "", tail])
 
 
 def _events(trace: Trace, cluster: str, random: np.random.Generator) -> Iterator[tuple[int, str]]:
-    p50s, p99s = values(trace.p50_ms, random, cluster), values(trace.p99_ms, random)
-    failed = values(trace.success, random) if trace.success else np.zeros(len(p50s))
+    seconds = trace.measured_s
+    p50s, p99s = values(trace.p50_ms, random, seconds, cluster), values(trace.p99_ms, random, seconds)
+    failed = values(trace.success, random, seconds) if trace.success else np.zeros(len(p50s))
     for step, (p50, p99) in enumerate(zip(p50s, p99s, strict=True)):
         second = step * STEP_S
         error_rate = failed[step]
@@ -166,7 +203,7 @@ egress_usd_per_gb: 0.02
 
 placement:
   gateway: {{frankfurt: {{}}}}
-  api: {{frankfurt: {{pods: 3}}, paris: {{pods: 3}}, milan: {{pods: 3}}}}
+  api: {{frankfurt: {{pods: {pods}}}, paris: {{pods: {pods}}}, milan: {{pods: {pods}}}}}
 
 usd_per_ms_per_million_requests: 0.1
 
@@ -174,19 +211,19 @@ requests:
   - {{service: gateway, method: GET, path: "/api/{{id}}", request_bytes: 256, share: 1}}
 
 load:
-  measure:
+{profile}  measure:
     warm_up_seconds: {warm_up}
     phases:
 """
 _TAIL = """\
-policies: [l3, round-robin, c3, l3-peak, local, spillway]
+policies: [{policies}]
 repetitions: 3
 """
 
 
 def main() -> int:
     check, stale = "--check" in sys.argv[1:], []
-    for trace in TRACES:
+    for trace in (*TRACES, *LIVE):
         path = SCENARIOS / f"{trace.name}.yaml"
         if not check:
             path.write_text(text(trace))
