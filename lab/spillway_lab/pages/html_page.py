@@ -33,12 +33,27 @@ code { font-family: ui-monospace, monospace; font-size: .9em; }
 
 
 def page(title: str, blocks: Sequence[Block]) -> str:
-    body = "\n".join(_block(number, block) for number, block in enumerate(blocks))
+    body, styles = _apart("\n".join(_block(number, block) for number, block in enumerate(blocks)))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}{styles}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _apart(body: str) -> tuple[str, str]:
+    """Returns the body without the styles of its pictures, and each of their rules once.
+
+    Rules of the same name are the same in all pictures.
+    """
+    rules: dict[str, None] = {}
+
+    def one(found: re.Match[str]) -> str:
+        rules.update(dict.fromkeys(re.findall(r"[^}]+}", found[1])))
+        return ""
+
+    body = re.sub(r'<defs>\s*<style type="text/css">(.*?)</style>\s*</defs>\s*', one, body, flags=re.S)
+    return body, "".join(f"figure svg {rule}\n" for rule in rules)
 
 
 def _block(number: int, block: Block) -> str:

@@ -164,10 +164,29 @@ def _inside(svg: str) -> str:
     svg = re.sub(r' transform="rotate\(-?0(?:\.0)? [^"]*"', "", svg)
     svg = svg.replace("<svg ", '<svg font-family="sans-serif" ', 1)
     svg = re.sub(r"\s*\n\s*", "\n", _without_bare_groups(svg))
-    # Pairs that follow those of M or L are lines too.
-    svg = re.sub(r'\bd="[^"C]*"', lambda found: re.sub(r"\s*L ", " ", found[0]), svg)
+    svg = re.sub(r'\bd="([MLz\d\s.-]*)"', lambda found: f'd="{_relative(found[1])}"', svg)
     svg = re.sub(r"\b([mp][0-9a-f]{5})[0-9a-f]{5}\b", r"\1", svg)  # ids within a picture
     return _classes(svg)
+
+
+def _relative(path: str) -> str:
+    """Returns a path of straight lines with each point relative to the one before: half the digits.
+
+    In tenths of a point, so that no error adds up.
+    """
+    found: list[str] = []
+    x = y = 0
+    for command, pair in re.findall(r"([MLz])([^MLz]*)", path):
+        numbers = [round(10 * float(number)) for number in pair.split()]
+        for next_x, next_y in zip(numbers[::2], numbers[1::2], strict=True):
+            is_start = command == "M"
+            values = (next_x, next_y) if is_start else (next_x - x, next_y - y)
+            joined = "M" if is_start else " " if found[-1][0] in "l " else "l"
+            found.append(joined + " ".join(f"{value / 10:g}" for value in values))
+            (x, y), command = (next_x, next_y), "L"
+        if command == "z":
+            found.append("z")
+    return "".join(found)
 
 
 def _classes(svg: str) -> str:
@@ -189,6 +208,8 @@ def _classes(svg: str) -> str:
 
     svg = re.sub(r'style="([^"]*)"', one, svg)
     rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    # As of SVG 2, which browsers know, a use needs no prefix.
+    svg = svg.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
     return svg.replace("</style>", f"{rules}</style>", 1)
 
 
