@@ -1,6 +1,5 @@
 """What end-to-end tests do with a running stack: send load and wait for the loop to close."""
 
-import math
 import ssl
 import time
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from spillway_lab.stack.stack import LabStack
 
 # This is a guard, not a claim: killed servers come back first, and the loop then needs some rounds.
 CLOSES_WITHIN_S = 120.0
+# Load that nobody ends, because its test was killed, ends by itself.
+LONGEST_S = 3600.0
 # Toxiproxy's name of the proxy between one Envoy and its collector.
 EXPORTS = "exports"
 _CLUSTERS_WITH_CALLS = (
@@ -106,7 +107,7 @@ class Background(background.Background):
         )
         # Failed requests matter here, not how many requests a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
-        super().__init__(attacks, generator, name, math.inf if endless else seconds + 2 * CLOSES_WITHIN_S)
+        super().__init__(attacks, generator, name, LONGEST_S if endless else seconds + 2 * CLOSES_WITHIN_S)
 
     def failures(self) -> list[tuple[float, str, str]]:
         """Returns (Unix seconds, cluster, reason) of the failed requests.

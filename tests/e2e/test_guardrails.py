@@ -52,8 +52,8 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
     Then rules are renewed. A change that the operator requests arrives in steps of at most the
     maximum shift.
     """
-    endless = Background(loop.stack, "guarded", 10, endless=True)
     away, back = stop("optimizer", "papa")
+    endless = Background(loop.stack, "guarded", 10, endless=True)
     with endless as background, Watch(loop.stack, loop.control) as watch:
         loop.closed_since(time.time())
         time.sleep(10)

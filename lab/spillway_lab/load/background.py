@@ -13,9 +13,9 @@ class Background:
     """Sends load in a thread until its samples are requested.
 
     The optimizer proposes nothing without recent load, so a caller that waits for a ruleset needs
-    load meanwhile. The load lasts for at least the attacks' seconds. It ends by itself `limit_s`
-    seconds after its start if the samples are not requested, or at the end of a `with` block. There
-    is no pause in it: a pause of half a second is a fall of the load, which is answered.
+    load meanwhile. The load lasts for at least the attacks' seconds, and then until its samples are
+    requested, a `with` block ends, or `limit_s` seconds have passed since its start. There is no
+    pause in it: pauses of half a second would be falls of the load, to which routes react.
     """
 
     def __init__(self, attacks: list[Attack], generator: Generator, name: str, limit_s: float) -> None:
@@ -45,7 +45,7 @@ class Background:
         return self._asked.is_set() and time.monotonic() >= self._began + self._least_s
 
     def stop(self) -> None:
-        """Sends no more, and waits for what is being sent. Raises nothing."""
+        """Waits for the attacks' seconds and the answers, and sends no more. Raises nothing."""
         self._asked.set()
         self._thread.join()
 

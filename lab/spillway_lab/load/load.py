@@ -25,7 +25,7 @@ _REPORT_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Attack:
-    """Load at one cluster: a constant rate for a given time, or until it is ended (infinite)."""
+    """Load at one cluster: a constant rate for a given time."""
 
     cluster: str
     targets: list[str]  # JSON lines from targets.targets
@@ -98,7 +98,7 @@ def command(attack: Attack, generator: Generator, targets: Path, results: Path) 
         f"-output={results}",
         f"-name={attack.cluster}",
         f"-rate={_rate(attack.rps)}",
-        f"-duration={attack.seconds if attack.seconds < math.inf else 0}s",  # 0: until it is ended
+        f"-duration={attack.seconds}s",
         f"-timeout={generator.timeout_s}s",
         f"-max-workers={workers}",
         "-max-body=0",

@@ -341,7 +341,7 @@ def test_load_in_the_background_is_one_run_of_the_generator(pods, tmp_path: Path
     front, _ = pods
     target = f'{{"method": "GET", "url": "http://{front.address}/x/7"}}'
     generator = load.Generator(tmp_path / "load", lab.program("vegeta"), sent_at_least=0.5)
-    with Background([load.Attack("here", [target], 20, 1)], generator, "t", math.inf) as background:
+    with Background([load.Attack("here", [target], 20, 1)], generator, "t", 60) as background:
         time.sleep(3)
     found = background.parts()["here"]
     assert found.ok.all()

@@ -7,7 +7,7 @@ from spillway_optimizer.problem.rules import TOTAL, Rules, max_difference
 
 @dataclass(frozen=True)
 class Reversal:
-    """A change after a jump of load that took the change before it back."""
+    """A change, made after a jump of load, that took back the change before it."""
 
     at: float = 0.0  # Unix seconds; 0: long ago
     by: int = 0  # the largest weight difference

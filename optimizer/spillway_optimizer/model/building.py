@@ -18,7 +18,7 @@ from spillway_optimizer.model import assumed, autoscalers, graph
 from spillway_optimizer.model.autoscalers import Kept
 from spillway_optimizer.model.capacities import Capacities, capacities, measured
 from spillway_optimizer.model.curves import at_idle, curves
-from spillway_optimizer.model.doubts import Doubt, largest
+from spillway_optimizer.model.doubts import Doubt, Evidence, largest
 from spillway_optimizer.model.failures import Rates, cost_ms, rates_without_callees
 from spillway_optimizer.model.graph import Application
 from spillway_optimizer.model.held import Nearest, held
@@ -86,12 +86,11 @@ class Survey:
         unbounded = {service for (service, _), rps in known.items() if rps == _AMPLE_RPS}
         return Stages(rows.value, _constant(application, fitted.value, unbounded), capacity.value, remarks)
 
-    def doubt(self, application: Application) -> Doubt:
+    def doubt(self, application: Application, stages: Stages) -> Doubt:
         """Returns the application's least certain prediction."""
-        known = measured(self.telemetry, self.now, self.model_max_age_s)
-        return largest(
-            self.telemetry, self.curve_rows, known, application.classes, self.now, self.board_max_age_s
-        )
+        rows = measured(self.telemetry, self.now, self.model_max_age_s)
+        known = Evidence(self.curve_rows, stages.capacities.capacity_rps, rows)
+        return largest(self.telemetry, known, application.classes, self.now, self.board_max_age_s)
 
     def _placed(self, application: Application) -> list[tuple[str, str]]:
         return sorted(pair for pair in self.placed if pair[0] in application.services)

@@ -116,11 +116,6 @@ class Model:
         return tuple(dict.fromkeys([*self.mesh_notes, *every]))
 
     @property
-    def doubts(self) -> Mapping[str, Doubt]:
-        """The least certain prediction of each application."""
-        return {application.name: application.doubt for application in self.applications}
-
-    @property
     def scaling(self) -> frozenset[Place]:
         """Where an autoscaler is expected to add a pod, by (service, cluster)."""
         return frozenset(place for application in self.applications for place in application.scaling)
@@ -215,7 +210,7 @@ def _model(
         except ProblemError as error:
             refusals.append(str(error))
     held += stages.remarks.holds
-    doubt = survey.doubt(application)
+    doubt = survey.doubt(application, stages)
     doubtful = (f"uncertain: {doubt.text}",) if doubt.error > most_error else ()
     lacking = [refusal.text for refusal in stages.remarks.refusals if refusal.no_model]
     return ApplicationModel(

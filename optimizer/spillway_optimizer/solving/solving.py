@@ -4,6 +4,7 @@ Builds the model, routes, judges every application, and publishes.
 """
 
 import logging
+import math
 import uuid
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -168,8 +169,8 @@ class Solving:
         self._fallback = before.after(model)
         following.fall_back(self._fallback.policy, self._fallback.applications)
         for name in self._fallback.applications - before.applications:
-            doubt = model.doubts[name]
-            why = doubt.text if doubt.error > self.settings.fallback_error else "no curves or capacities"
+            (fell,) = [application for application in model.applications if application.name == name]
+            why = "no curves or capacities" if fell.no_model else fell.doubt.text
             state = f"fell back to {self._fallback.policy}: {why}"
             self.states.log(f"policy of {name}", state, logging.WARNING)
         for name in before.applications - self._fallback.applications:
@@ -182,7 +183,8 @@ class Solving:
     def _build(self, telemetry: Telemetry, run: Run, model_free: Container[str]) -> Model:
         s, now, current = self.settings, run.occasion.at, self.guardrails.current
         self.applications.revalue(current.latency_values)
-        limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms, most_error=s.fallback_error)
+        most_error = s.fallback_error if s.fallback else math.inf
+        limits = Limits(s.board_max_age_s, failure_cost_ms=s.failure_cost_ms, most_error=most_error)
         routed, success = self.applications.routed(run), self.observed.successes.rates()
         averages = self.observed.callers
         return build(
