@@ -17,6 +17,9 @@ _OLD_S = 15.0  # older boards say nothing about the present
 # _CHANGED. The change must also exceed _DEVIATIONS standard deviations of the count in a window of
 # _WINDOW_S seconds.
 _CHANGED, _DEVIATIONS, _WINDOW_S = 2.0, 4.0, 5.0
+# Where the clock of Redis is set forward, all keys that expire are gone until they are written
+# again: placements every 2 s (SPILLWAY_PUBLISHER_REFRESH_S).
+_SET_S, _WRITTEN_S = 1.0, 4.0
 
 
 def rising(
@@ -24,13 +27,13 @@ def rising(
 ) -> list[str]:
     """Finds weights towards unknown clusters that rise above every earlier value.
 
-    `unknown` lists (service or "" for all, cluster). They are unknown until `until` (Unix seconds),
-    and after that while the boards say so or are old. A weight that rose while the cluster was
-    known, or by a decision just before, may stay when it is unknown again.
+    `unknown` lists (service or "" for all, cluster). They are unknown until `until`, by the
+    samples' clock, and after that while the boards say so or are old. A weight that rose while the
+    cluster was known, or by a decision just before, may stay when it is unknown again.
     """
     findings: dict[tuple[Rule, str], str] = {}
     most: dict[tuple[Rule, str], int] = {}
-    # Unix seconds since when it is unknown; infinity while it is known
+    # since when it is unknown; infinity while it is known
     since: dict[tuple[Rule, str], float] = {}
     for sample in before:
         for rule, weights in sample.weights.items():
@@ -106,13 +109,16 @@ def changing(before: list[Sample], during: list[Sample], services: Iterable[str]
 def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always: bool) -> list[str]:
     """Finds live Envoys that are not placed.
 
-    An absent key is a finding only if `always` is set.
+    An absent key is a finding only if `always` is set, and the clock was not set just before.
     """
     findings = {}
     for cluster, envoys in expected.items():
+        set_at, clock_s = -math.inf, during[0].clock_s if during else 0.0
         for sample in during:
+            if abs(sample.clock_s - clock_s) > _SET_S:
+                set_at, clock_s = sample.at, sample.clock_s
             placed = sample.placed[cluster]
-            if placed is None and always:
+            if placed is None and always and sample.at > set_at + _WRITTEN_S:
                 findings[cluster] = f"{cluster}: no placement"
             if placed is not None and placed != envoys:
                 findings[cluster] = f"{cluster}: placement {placed}, expected {dict(envoys)}"
@@ -179,6 +185,13 @@ def reasons(during: list[Sample]) -> str:
     """Returns the names that the boards reported as unknown."""
     found = {f"{cluster}/{name}" for s in during for cluster, names in s.unknown.items() for name in names}
     return ", ".join(sorted(found)) or "nothing"
+
+
+def clock(before: list[Sample], during: list[Sample]) -> str:
+    """Describes by how much the clock was set."""
+    found = [s.clock_s for s in [*before[-1:], *during]]
+    seconds = found[-1] - found[0] if found else 0.0
+    return f"the clock was set by {seconds:+.1f} s" if abs(seconds) > _SET_S else ""
 
 
 def _name(rule: Rule) -> str:

@@ -107,15 +107,17 @@ class Background(background.Background):
         )
         # Failed requests matter here, not how many requests a busy machine can send.
         generator = load.Generator(running.run / "load", sent_at_least=0.8)
+        self._clock_s = time.time() - time.monotonic()
         super().__init__(attacks, generator, name, LONGEST_S if endless else seconds + 2 * CLOSES_WITHIN_S)
 
     def failures(self) -> list[tuple[float, str, str]]:
-        """Returns (Unix seconds, cluster, reason) of the failed requests.
+        """Returns (`time.monotonic` of sending, cluster, reason) of the failed requests.
 
-        Waits until all load was sent.
+        Waits until all load was sent. vegeta reads the clock once, when it starts, and counts from
+        there. So its Unix times do not follow a clock that is set meanwhile.
         """
         return [
-            (float(part.at_s[i]), cluster, str(part.reason[i]))
+            (float(part.at_s[i]) - self._clock_s, cluster, str(part.reason[i]))
             for cluster, part in self.parts().items()
             for i in (~part.ok).nonzero()[0]
         ]

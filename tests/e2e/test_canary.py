@@ -39,14 +39,14 @@ def test_a_change_is_routed_by_the_trials_cluster_first_and_then_kept(
     with endless as background, Watch(loop.stack, loop.control) as watch:
         loop.closed_since(time.time())
         eventually(lambda: sends_away(watch.now()), "a rule of west that sends calls away", 120)
-        began = time.time()
+        began, began_unix = time.monotonic(), time.time()
         use(loop, guardrails, lab | {"canary": trial, "egress_budget_usd_per_hour": 0})
         eventually(lambda: keeps_all(watch.now()), "no egress in the rules in force", 120)
-        kept = time.time()
+        kept = time.monotonic()
         tried = first_local(watch.routed(began, kept))
         print(f"tried after {tried - began:.1f} s, in force after {kept - began:.1f} s")
         assert tried and tried + _TRIED_S / 2 < kept
-        recorded(loop, began, ["canary", "kept"])
+        recorded(loop, began_unix, ["canary", "kept"])
     assert background.failures() == []
 
 
@@ -57,21 +57,21 @@ def test_a_freeze_takes_a_trial_back(loop: Loop, guardrails: Path, lab: dict):
     with endless as background, Watch(loop.stack, loop.control) as watch:
         loop.closed_since(time.time())
         eventually(lambda: sends_away(watch.now()), "a rule of west that sends calls away", 120)
-        began = time.time()
+        began, began_unix = time.monotonic(), time.time()
         use(loop, guardrails, tried)
-        eventually(lambda: first_local(watch.routed(began, time.time())), "a trial by west's Envoys", 60)
-        frozen = time.time()
+        eventually(lambda: first_local(watch.routed(began, time.monotonic())), "a trial by west's Envoys", 60)
+        frozen = time.monotonic()
         guardrails.write_text(yaml.safe_dump(tried | {"freeze": True}))
         eventually(lambda: returned(watch, frozen), "the return of west's Envoys", 60)
-        print(f"back {time.time() - frozen:.1f} s after the freeze")
-        recorded(loop, began, ["canary", "rolled_back"])
-        assert not any(keeps_all(sample) for sample in watch.published(began, time.time()))
+        print(f"back {time.monotonic() - frozen:.1f} s after the freeze")
+        recorded(loop, began_unix, ["canary", "rolled_back"])
+        assert not any(keeps_all(sample) for sample in watch.published(began, time.monotonic()))
     assert background.failures() == []
 
 
 def returned(watch: Watch, since: float) -> bool:
     """Whether west's Envoys send calls away, by their newest sample since then."""
-    samples = [sample for sample in watch.routed(since, time.time()) if west(sample)]
+    samples = [sample for sample in watch.routed(since, time.monotonic()) if west(sample)]
     return bool(samples) and sends_away(samples[-1])
 
 

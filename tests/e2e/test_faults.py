@@ -23,7 +23,7 @@ OTHER = ("kiosk",)  # callers of the application that no fault concerns
 
 @dataclass(frozen=True)
 class Course:
-    """The course of a fault: when it began and was healed (Unix seconds), and the findings.
+    """The course of a fault: when it began and was healed (`time.monotonic`), and the findings.
 
     `back_s` is the time until all was back. `wrong` lists what went wrong.
     """
@@ -38,18 +38,18 @@ class Course:
 
 
 def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
-    began = time.time()
+    began = time.monotonic()
     fault.inject(loop)
-    broken = time.time()
+    broken = time.monotonic()
     time.sleep(fault.away_s)
     fault.heal(loop)
-    healed, wrong = time.time(), []
+    healed, wrong = time.monotonic(), []
     try:
-        loop.closed_since(healed, fault.back_s)
+        loop.closed_since(time.time(), fault.back_s)
         whole(watch, healed + fault.back_s)
     except AssertionError as error:
         wrong.append(str(error))
-    ended, notes = time.time(), []
+    ended, notes = time.monotonic(), []
     for samples in (watch.published, watch.routed):
         before, during = samples(began - _BEFORE_S, began), samples(began, ended)
         if not before:
@@ -63,18 +63,18 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
         wrong += judges.changing(before, [] if fault.lost else during, OTHER)
         notes.append(f"{samples.__name__}: {judges.band(before, during)}")
     before, during = watch.published(began - _BEFORE_S, began), watch.published(began, ended)
-    wrong += judges.vanishing(watch.expected(), [] if fault.lost else during, fault.placed)
+    wrong += judges.vanishing(watch.expected(), [] if fault.lost else before[-1:] + during, fault.placed)
     wrong += judges.misled(before, during, fault.liars) if fault.kind == "lie" else []
-    notes.append(f"unknown: {judges.reasons(during)}")
+    notes += [f"unknown: {judges.reasons(during)}", judges.clock(before, during)]
     return Course(fault, began, broken, healed, ended - healed, wrong, notes)
 
 
 def settled(watch: Watch) -> None:
     """Waits until the other application's rules are stable. At the start they follow the load."""
-    began = time.time()
+    began = time.monotonic()
     while True:
         time.sleep(_BEFORE_S)
-        now = time.time()
+        now = time.monotonic()
         found = [samples(now - _BEFORE_S, now) for samples in (watch.published, watch.routed)]
         findings = [line for samples in found for line in judges.changing(samples[:1], samples, OTHER)]
         if all(found) and not findings:
@@ -95,7 +95,7 @@ def whole(watch: Watch, deadline: float) -> None:
             findings = [f"{type(error).__name__}: {error}"]
         if not findings:
             return
-        assert time.time() < deadline, f"not back: {findings}"
+        assert time.monotonic() < deadline, f"not back: {findings}"
         time.sleep(0.25)
 
 
@@ -158,12 +158,12 @@ def stays(loop: Loop, faults: list[Fault]) -> None:
                 f"{n:2} of {len(faults)}  {fault.name:32} {away_s:5.1f} s, back in {courses[-1].back_s:5.1f} s",
                 flush=True,
             )
-            for line in courses[-1].notes:
+            for line in filter(None, courses[-1].notes):
                 print("      ", line)
             for line in courses[-1].wrong:
                 print("    ! ", line)
     failures = background.failures()
-    ends = [later.began for later in courses[1:]] + [time.time()]
+    ends = [later.began for later in courses[1:]] + [time.monotonic()]
     findings = [
         f"{c.fault.name}: {line}"
         for c, end in zip(courses, ends, strict=True)

@@ -58,20 +58,20 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
         loop.closed_since(time.time())
         time.sleep(10)
         away(loop)
-        began = time.time()
+        began = time.monotonic()
         time.sleep(_AWAY_S)
-        ended = time.time()
+        ended, ended_unix = time.monotonic(), time.time()
         back(loop)
-        renewed = loop.closed_since(ended)
-        again = time.time()
+        renewed = loop.closed_since(ended_unix)
+        again = time.monotonic()
         least = shipped["minimum_local_share"]
         wanted = min(names.VALUE_WEIGHT_TOTAL, local(watch.now().weights) + 3 * shipped["maximum_shift"] // 2)
         use(loop, guardrails, shipped | {"minimum_local_share": wanted})
         eventually(lambda: local(watch.now().weights) >= wanted, "the larger local share", 90)
-        published, routed = watch.published(again, time.time()), watch.routed(began + _IN_FORCE_S, ended)
+        published, routed = watch.published(again, time.monotonic()), watch.routed(began + _IN_FORCE_S, ended)
         sent = watch.published(began - 10, began + 1)
     print(f"away {ended - began:.0f} s, back in {again - ended:.1f} s; {judges.band(routed[:1], routed)}")
-    assert min(r.expires_at.seconds for r in renewed.rulesets.values()) > ended
+    assert min(r.expires_at.seconds for r in renewed.rulesets.values()) > ended_unix
     last = sent[-1].weights
     assert moved(Sample(began, {r: w for r, w in routed[0].weights.items() if r in last}), sent[-1]) <= _NOISE
     looks = [began, *(s.at for s in routed), ended]
@@ -85,8 +85,9 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
 
 
 def local(weights: Weights) -> int:
-    """Returns the smallest share that a rule of west keeps in west."""
-    return min(w.get(WEST, 0) for (cluster, *_), w in weights.items() if cluster == WEST)
+    """Returns the smallest share that a rule of west keeps in west; 0 where it has no rules."""
+    kept = (w.get(WEST, 0) for (cluster, *_), w in weights.items() if cluster == WEST)
+    return min(kept, default=0)
 
 
 def moved(before: Sample, after: Sample) -> int:

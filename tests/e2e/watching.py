@@ -27,11 +27,13 @@ Weights = Mapping[Rule, Mapping[str, int]]  # by destination cluster
 class Sample:
     """The state at one moment.
 
+    - `at`: when it was taken (`time.monotonic`).
     - `weights`: the rules in force.
     - `placed`: connected Envoys by cluster and service; None if the key is absent.
     - `unknown`: what the boards report as unknown.
     - `demand`: requests per second of each class.
     - `age_s`, `known_s`: age of the last news in seconds.
+    - `clock_s`: Unix time when `time.monotonic` was 0. It changes when the clock is set.
     """
 
     at: float
@@ -42,6 +44,7 @@ class Sample:
     age_s: Mapping[str, float] = field(default_factory=dict)  # of the newest demand, by cluster
     # by cluster and service
     known_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    clock_s: float = 0.0
 
 
 class Watch:
@@ -88,11 +91,11 @@ class Watch:
 
     def now(self) -> Sample:
         """Reads a sample from Redis. Raises one of UNREADABLE."""
-        clusters, now = self._stack.scenario.clusters, time.time()
+        clusters, at, now = self._stack.scenario.clusters, time.monotonic(), time.time()
         demand = {cluster: self._demand(cluster) for cluster in clusters}
         unknown = {cluster: self._unknown(cluster) for cluster in clusters}
         return Sample(
-            now,
+            at,
             self._weights(),
             {cluster: self._placed(cluster) for cluster in clusters},
             {
@@ -111,6 +114,7 @@ class Watch:
                 c: {name: now - entry.at for name, entry in found.items() if not entry.reason}
                 for c, found in unknown.items()
             },
+            now - at,
         )
 
     def _run(self, take: Callable[[], Sample], period_s: float, samples: list[Sample]) -> None:
@@ -159,7 +163,7 @@ class Watch:
                 for name, weights in envoys.weights(routes, service).items():
                     if " " in name:  # not a service's catch-all
                         found[pod.cluster, pod.service, name] = weights
-        return Sample(time.time(), found)
+        return Sample(time.monotonic(), found)
 
 
 UNREADABLE = (RedisError, json_format.ParseError, ContractError)

@@ -124,6 +124,17 @@ def test_an_envoy_that_is_not_placed_is_found():
     assert judges.vanishing(EXPECTED, [sample(2, 0, east=None)], always=True) == ["east: no placement"]
 
 
+def test_where_the_clock_was_set_a_placement_may_be_away_until_it_is_written_again():
+    """Redis drops all keys that expire. It is a finding if the key does not come back."""
+    gone, clock_s = [sample(at, 0, east=None) for at in (2, 3, 7)], BEFORE[-1].clock_s + 40
+    jumped = [*BEFORE[-1:], *(replace(each, clock_s=clock_s) for each in gone)]
+    assert judges.vanishing(EXPECTED, jumped[:3], always=True) == []
+    assert judges.vanishing(EXPECTED, jumped, always=True) == ["east: no placement"]
+    assert judges.vanishing(EXPECTED, [*BEFORE[-1:], *gone], always=True) == ["east: no placement"]
+    assert judges.clock(BEFORE, jumped) == "the clock was set by +40.0 s"
+    assert judges.clock(BEFORE, gone) == ""
+
+
 def test_demand_of_a_cluster_that_does_not_lie_must_stay():
     during = [Sample(2, {}, demand={"west": {"gateway GET /": 90.0}})]
     assert judges.misled(BEFORE, during, liars=["east"]) == [

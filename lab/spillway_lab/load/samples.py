@@ -17,7 +17,7 @@ LOCAL, REMOTE, UNKNOWN = 0, 1, -1
 class Samples:
     """One row per request, in columns of equal length."""
 
-    at_s: np.ndarray  # float, Unix time of sending
+    at_s: np.ndarray  # float, Unix time of sending, by the clock as it was when the load began
     latency_ms: np.ndarray  # float, from sending to the last byte of the answer
     code: np.ndarray  # int, HTTP status; 0: no answer
     remote: np.ndarray  # int, LOCAL, REMOTE or UNKNOWN

@@ -77,7 +77,8 @@ class HotState:
     def place(self, placement: Heartbeat, until: float) -> None:
         """Notes a placement. Its key expires at `until`, by `time.monotonic`.
 
-        Setting the system clock therefore removes no placement.
+        Setting this host's clock therefore removes no placement. Where the clock of Redis is set
+        forward, Redis drops the key until it is written again, at most `refresh_s` later.
         """
         self._put(
             names.REDIS_KEY_PLACEMENT.format(cluster=placement.cluster), Value(to_json(placement), until)
