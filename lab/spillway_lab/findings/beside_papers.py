@@ -60,8 +60,9 @@ def _candidates(
     measure = figure.measure
     if measure.fact is not None and facts is not None:
         yield "", _fact(facts, measure.fact), False
-    for name, figures in runs.items():
-        if not fnmatchcase(name, measure.scenario or "*"):
+    for name, whole in runs.items():
+        figures = whole.settled if measure.settled else whole
+        if figures is None or not fnmatchcase(name, measure.scenario or "*"):
             continue
         disturbed = figures.disturbed > 0
         if measure.fact is not None:

@@ -1,7 +1,7 @@
 """Results of experiments as figures: read, summarised, and without the samples."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -71,6 +71,7 @@ class RunFigures:
     setting: Setting
     policies: Mapping[str, PolicyFigures]
     pairs: Mapping[str, Mapping[str, Mapping[Metric, Pair]]]  # by policy, other policy and metric
+    settled: "RunFigures | None" = None  # of the end alone, when control loops have arrived
 
     @property
     def disturbed(self) -> int:
@@ -84,8 +85,15 @@ class RunFigures:
 
 
 def summarised(
-    run: Run, samples: Sequence[RoundSamples], more_facts: Mapping[str, Any] | None = None
+    run: Run,
+    samples: Sequence[RoundSamples],
+    more_facts: Mapping[str, Any] | None = None,
+    settled_s: float | None = None,
 ) -> RunFigures:
+    """Returns the figures of a run, and those of what it measured after `settled_s` beside them."""
+    settled = None
+    if settled_s is not None and settled_s < run.measured_seconds:
+        settled = summarised(*_end(run, samples, settled_s))
     comparison = Comparison(run, samples)
     rounds: dict[str, list[tuple[Round, RoundSamples]]] = {}
     for each, columns in zip(run.rounds, samples, strict=True):
@@ -106,7 +114,17 @@ def summarised(
         }
         for first in policies
     }
-    return RunFigures(_setting(run, {**run.facts, **(more_facts or {})}), policies, pairs)
+    return RunFigures(_setting(run, {**run.facts, **(more_facts or {})}), policies, pairs, settled)
+
+
+def _end(run: Run, samples: Sequence[RoundSamples], begin_s: float) -> tuple[Run, list[RoundSamples]]:
+    """Returns a run as if it had measured later. What is known of whole rounds alone is unknown."""
+    kept = [columns.since(begin_s) for columns in samples]
+    rounds = tuple(
+        replace(each, egress_usd_per_hour=None, sent=len(columns), failed=columns.failed, series={})
+        for each, columns in zip(run.rounds, kept, strict=True)
+    )
+    return replace(run, measured_seconds=run.measured_seconds - begin_s, rounds=rounds, facts={}), kept
 
 
 def _setting(run: Run, facts: Mapping[str, Any]) -> Setting:

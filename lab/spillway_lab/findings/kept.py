@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from spillway_lab.findings.chapter import Chapter
-from spillway_lab.findings.gathered import NO_POINTS, Pair, RunFigures
+from spillway_lab.findings.gathered import NO_POINTS, Pair, PolicyFigures, RunFigures
 from spillway_lab.scenario.errors import InvalidInput, from_validation
 
 _DIGITS = 6
@@ -76,13 +76,18 @@ def _shown(chapter: Chapter, figures: RunFigures) -> RunFigures:
     pairs: dict[str, dict[str, Any]] = {}
     for policy, other, its in _compared(chapter, figures):
         pairs.setdefault(policy, {})[other] = its
-    policies = figures.policies
-    if chapter.experiment.sweep:
-        policies = {
-            name: replace(each, cdf=NO_POINTS, over_time=NO_POINTS, series={})
-            for name, each in policies.items()
-        }
-    return replace(figures, policies=policies, pairs=pairs)
+    policies = figures.policies if not chapter.experiment.sweep else _without_lines(figures)
+    settled = figures.settled and _shown(chapter, figures.settled)
+    if settled:
+        settled = replace(settled, policies=_without_lines(settled))
+    return replace(figures, policies=policies, pairs=pairs, settled=settled)
+
+
+def _without_lines(figures: RunFigures) -> Mapping[str, PolicyFigures]:
+    return {
+        name: replace(each, cdf=NO_POINTS, over_time=NO_POINTS, series={})
+        for name, each in figures.policies.items()
+    }
 
 
 def _compared(chapter: Chapter, figures: RunFigures) -> Iterator[tuple[str, str, Mapping[Any, Pair]]]:

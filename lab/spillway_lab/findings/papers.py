@@ -23,6 +23,7 @@ class Measure(Model):
     over: str | None = None  # policy; the measure is then a ratio
     fact: str | None = None  # a key of the run's facts
     scenario: str | None = None  # name of the runs, with * for any text: points of a sweep
+    settled: bool = False  # of the end alone, when control loops have arrived
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Measure":
@@ -32,6 +33,8 @@ class Measure(Model):
             )
         if self.over is not None and self.metric is None:
             raise ValueError(f"over: {self.over}; allowed only beside metric")
+        if self.settled and self.metric is None:
+            raise ValueError("settled: true; allowed only beside metric")
         return self
 
 

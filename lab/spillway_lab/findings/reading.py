@@ -83,7 +83,10 @@ def _run(folder: Path, scenario: Scenario | None, problems: list[str]) -> RunFig
         return None
     try:
         run, samples = results.read(folder)
-        return gathered.summarised(run, samples, reaction.facts(run, scenario) if scenario else {})
+        if scenario is None:
+            return gathered.summarised(run, samples)
+        settled_s = scenario.document.load.measure.settled_seconds
+        return gathered.summarised(run, samples, reaction.facts(run, scenario), settled_s)
     except InvalidInput as error:
         problems += [problem.replace(f"{folder.parent}/", "") for problem in error.problems]
         return None

@@ -1,6 +1,6 @@
 """One run of a scenario as blocks: set-up, figures, verdicts, pictures, machine. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spillway_lab.findings.chapter import Chapter
@@ -39,6 +39,11 @@ def blocks(chapter: Chapter, name: str, figures: RunFigures, look: Styles) -> It
         events, changes = setup.events(scenario), bool(scenario.document.events)
     yield _policies(figures)
     yield from _verdicts(chapter, figures)
+    if figures.settled:
+        begin_s = run.measured_seconds - figures.settled.setting.measured_seconds
+        yield Text(f"From {begin_s:g} s on, when control loops have arrived:")
+        yield _policies(figures.settled)
+        yield from _sentences(chapter, figures.settled, ("mean_ms",))
     cdfs = {policy: each.cdf for policy, each in figures.policies.items()}
     picture = f"{chapter.id}-{name}" if name != chapter.id else name
     about = f"Share of requests answered within a latency, by policy, in {name}."
@@ -63,8 +68,7 @@ def _verdicts(chapter: Chapter, figures: RunFigures) -> Iterator[Block]:
     policy, other = chapter.experiment.policy, chapter.baseline_of(figures)
     if not other:
         return
-    sentences = [judge(figures, policy, other, metric).sentence for metric in _SAID]
-    yield Text(" ".join(dict.fromkeys(sentences)), strong=True)
+    yield from _sentences(chapter, figures, _SAID)
     baselines = [each for each in chapter.experiment.baselines if each in figures.policies]
     rest = [each for each in figures.policies if each != policy and each not in baselines]
     rows = tuple(
@@ -76,6 +80,14 @@ def _verdicts(chapter: Chapter, figures: RunFigures) -> Iterator[Block]:
     missing = [each for each in chapter.experiment.baselines if each not in figures.policies]
     if missing:
         yield Text(f"Not run in this scenario: {', '.join(missing)}.")
+
+
+def _sentences(chapter: Chapter, figures: RunFigures, metrics: Sequence[Metric]) -> Iterator[Block]:
+    """Yields the verdicts about the first baseline in one text; nothing without a baseline."""
+    policy, other = chapter.experiment.policy, chapter.baseline_of(figures)
+    if other:
+        found = [judge(figures, policy, other, metric).sentence for metric in metrics]
+        yield Text(" ".join(dict.fromkeys(found)), strong=True)
 
 
 def _outcome(figures: RunFigures, policy: str, other: str, metric: Metric) -> str:

@@ -38,6 +38,12 @@ class RoundSamples:
         """The number of requests that failed."""
         return int(np.count_nonzero(~self.ok.astype(bool)))
 
+    def since(self, begin_s: float) -> "RoundSamples":
+        """Returns the requests that were sent from then on, with times since then."""
+        kept = self.at_s >= begin_s
+        rows = {column.name: getattr(self, column.name)[kept] for column in fields(self)}
+        return RoundSamples(**rows | {"at_s": rows["at_s"] - np.float32(begin_s)})
+
 
 def packed(path: Path, samples: RoundSamples, clusters: int, kinds: int) -> bytes:
     """Returns the content of the `.npz` file at `path`.

@@ -69,9 +69,14 @@ class Phase(Model):
 
 
 class Measure(Model):
-    """The load under which policies are compared. It is constant, or has phases."""
+    """The load under which policies are compared. It is constant, or has phases.
+
+    `settled_seconds`: control loops that act on a change at the beginning have arrived by then.
+    Figures of the rest are given beside those of all.
+    """
 
     warm_up_seconds: NotNegative
+    settled_seconds: Positive | None = None
     measured_seconds: Positive | None = None
     rps: Rates | None = None
     phases: Annotated[list[Phase], Field(min_length=1)] | None = None
@@ -84,6 +89,10 @@ class Measure(Model):
         missing = [key for key in ("measured_seconds", "rps") if key not in given]
         if not self.phases and missing:
             raise ValueError(f"{missing[0]}: missing; allowed: measured_seconds and rps, or phases")
+        if self.settled_seconds is not None and self.settled_seconds >= self.seconds:
+            raise ValueError(
+                f"settled_seconds: {self.settled_seconds:g}; allowed: less than the measured {self.seconds:g} s"
+            )
         return self
 
     @property

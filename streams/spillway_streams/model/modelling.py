@@ -1,7 +1,7 @@
 """All curves and capacities, computed from the tables of load and CPU.
 
-The only state is the last curve of each class: SLATE's two-stage update needs it from one fit to
-the next.
+The only state is the last curve of each class, which SLATE's two-stage update needs from one fit to
+the next, and the times in which a cluster was apart.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,12 +12,13 @@ import numpy as np
 
 from spillway_streams.batches.arrays import Ints
 from spillway_streams.capacity.capacity import Capacity
-from spillway_streams.curves import curves
-from spillway_streams.curves.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
+from spillway_streams.curves import apart, curves
+from spillway_streams.curves.buckets import N_BUCKETS, collect
 from spillway_streams.curves.curves import LONG_AGO, Curve, Evidence
 from spillway_streams.load.cpu import CpuTable
 from spillway_streams.load.load import Key, LoadTable
 from spillway_streams.model import service
+from spillway_streams.model.pooled import Pooled, pooled
 from spillway_streams.model.service import Recorded, Service
 
 CURVES = (
@@ -75,6 +76,7 @@ class Modeller:
         self._options = options
         self._curves: dict[tuple[str, str], Curve] = {}
         self._outlying: dict[Key, frozenset[int]] = {}
+        self._apart: dict[tuple[str, str], apart.Times] = {}
         # Unix second since which samples of a class without a curve count.
         self._since: dict[tuple[str, str], int] = {}
 
@@ -133,6 +135,7 @@ class Modeller:
         self._outlying = {key: at for key, at in self._outlying.items() if key in known}
         names = {(key.service, key.class_id) for key in known}
         self._curves = {name: curve for name, curve in self._curves.items() if name in names}
+        self._apart = {name: times for name, times in self._apart.items() if name in names}
         self._since = {name: since for name, since in self._since.items() if name in names}
 
     def restore(self, windows: Iterable[tuple[str, str, str]]) -> None:
@@ -144,43 +147,43 @@ class Modeller:
             self._since[name, class_id] = int(window.partition("-")[0]) // 1000
 
     def _update(self, name: str, class_id: str, model: Service, silent_s: int) -> Curve | None:
-        samples = [model.samples(class_id, cluster) for cluster in model.measured()]
-        at = np.concatenate([s.at for s in samples])
-        # Blocks of different clusters are distinct: their queues do not depend on each other.
-        block = np.concatenate([s.at // BLOCK_S * len(samples) + i for i, s in enumerate(samples)])
-        parts = [
-            np.concatenate(part)
-            for part in zip(*((s.u, s.exclusive_ms, s.sd_ms, s.samples) for s in samples), strict=True)
-        ]
-        now = int(at.max())
-        old = self._curves.get((name, class_id))
-
-        def within(first: int, end: int = now + 1) -> Buckets:
-            rows = (at >= first) & (at < end)
-            return collect(block[rows], *(part[rows] for part in parts))
-
-        since = old.fresh_from if old else self._since.get((name, class_id), LONG_AGO)
-        retrained = old.retrained_at if old else LONG_AGO
+        samples, key = pooled(model, class_id), (name, class_id)
+        now, least = int(samples.at.max()), self._options.min_samples
         recent = now + silent_s - self._options.shift_window
-        seen = Evidence(
-            kept=within(since),
-            before=within(since, retrained),
-            fresh=within(retrained),
-            recent=within(recent),
-            samples_including_overload=int(
-                sum(s.samples_including_overload[s.at >= recent].sum() for s in samples)
-            ),
-            since=since,
-        )
+        old, times = self._curves.get(key), self._apart.get(key, {})
+        since = old.fresh_from if old else self._since.get(key, LONG_AGO)
+        samples = replace(samples, left_out=samples.without(times))
+        seen = _evidence(samples, old, since, recent)
+        if old and len(samples.clusters) > 1:
+            scale = curves.scatter_scale(seen, least)
+            new_times = apart.update(times, old, samples.alone(recent), scale, least, now, recent)
+            if new_times != times:
+                self._apart[key] = times = apart.kept(new_times, int(samples.at.min()))
+                samples = replace(samples, left_out=samples.without(times))
+                seen = _evidence(samples, old, since, recent)
         pods = [capacity.rps / capacity.pods for capacity in model.capacities.values()]
-        new = curves.update(old, seen, now, self._options.min_samples, float(np.mean(pods)) if pods else 0.0)
+        new = curves.update(old, seen, now, least, float(np.mean(pods)) if pods else 0.0)
         if new and new.phase == "prior" and not model.capacities:
             new = replace(
                 new, reason="M/M/1 with b = 0 at no load: neither CPU use nor latency gives a capacity yet"
             )
-        if new:
-            self._curves[name, class_id] = new
-        return new
+        if new is None:
+            return None
+        self._curves[key] = new
+        return replace(new, reason=new.reason + apart.described(times))
+
+
+def _evidence(samples: Pooled, old: Curve | None, since: int, recent: int) -> Evidence:
+    """Returns what a class's curve may rest on. `since` and `recent`: Unix seconds."""
+    retrained, end = old.retrained_at if old else LONG_AGO, int(samples.at.max()) + 1
+    return Evidence(
+        kept=samples.within(since, end),
+        before=samples.within(since, retrained),
+        fresh=samples.within(retrained, end),
+        recent=samples.within(recent, end),
+        samples_including_overload=int(samples.heard[samples.at >= recent].sum()),
+        since=since,
+    )
 
 
 def bucket_rows(model: Service, dirty: Mapping[Key, set[int]]) -> Iterator[BucketRow]:
