@@ -20,7 +20,7 @@ from spillway_streams.batches.arrays import Bools, Ints
 from spillway_streams.curves.buckets import N_BUCKETS, Buckets
 from spillway_streams.curves.curves import CHANCE, Curve, prediction_error
 
-APART = 0.25  # difference, relative to the expected time, from which on a cluster is apart
+APART = 0.5  # difference, relative to the expected time, from which on a cluster is apart
 _BACK = 0.5  # of that difference: below it, the cluster is not apart any more
 _LEAST_WAITING = frozenset(range(N_BUCKETS // 2))  # buckets of utilisation
 _UNSEEN_S = 600  # a cluster stays apart for so long when no other shows what is normal
