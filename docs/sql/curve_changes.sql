@@ -1,7 +1,7 @@
 -- Which curves changed, when, by how much and why?
 -- Use it when the optimizer changed its decision and gives a curve as the reason. One row per
--- version of a curve that differs from the version before it. The first version of a class has no
--- change.
+-- version of a curve that differs from the version before it, or leaves out a cluster that the
+-- version before did not, or the reverse. The first version of a class has no change.
 --   phase         prior (guessed), shift (moved up or down), retrain (fitted again)
 --   at_50         predicted milliseconds at half load, L(0.5) = 2a + b; at_90 is the same at 90 %
 --   change_50     relative to the version before; -0.1 is 10 % faster
@@ -14,10 +14,12 @@ FROM
 (
     SELECT *, row_number() OVER history AS version,
            lagInFrame(a_ms / 0.5 + b_ms, 1, 0) OVER history AS before_50,
-           lagInFrame(phase, 1, '') OVER history AS phase_before
+           lagInFrame(phase, 1, '') OVER history AS phase_before,
+           position(reason, 'as others have not changed') > 0 AS apart,
+           lagInFrame(apart, 1, 0) OVER history AS apart_before
     FROM curves
     WINDOW history AS (PARTITION BY service, class ORDER BY fitted_at ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 )
 WHERE fitted_at BETWEEN {start:DateTime64(6, 'UTC')} AND {end:DateTime64(6, 'UTC')}
-  AND (version = 1 OR phase != phase_before OR abs(change_50) > 0.001)
+  AND (version = 1 OR phase != phase_before OR abs(change_50) > 0.001 OR apart != apart_before)
 ORDER BY fitted_at, class

@@ -106,23 +106,37 @@ def changing(before: list[Sample], during: list[Sample], services: Iterable[str]
     return list(findings.values())
 
 
-def vanishing(expected: Mapping[str, Counter[str]], during: list[Sample], always: bool) -> list[str]:
+def vanishing(
+    expected: Mapping[str, Counter[str]],
+    during: list[Sample],
+    always: bool,
+    before: list[Sample] | None = None,
+) -> list[str]:
     """Finds live Envoys that are not placed.
 
-    An absent key is a finding only if `always` is set, and the clock was not set just before.
+    An absent key is a finding only if `always` is set, and the clock was not set just before. The
+    samples `before` may show that, and are not judged.
     """
     findings = {}
     for cluster, envoys in expected.items():
-        set_at, clock_s = -math.inf, during[0].clock_s if during else 0.0
+        set_at, clock_s = _set_at(before or [], -math.inf, None)
         for sample in during:
-            if abs(sample.clock_s - clock_s) > _SET_S:
-                set_at, clock_s = sample.at, sample.clock_s
+            set_at, clock_s = _set_at([sample], set_at, clock_s)
             placed = sample.placed[cluster]
             if placed is None and always and sample.at > set_at + _WRITTEN_S:
                 findings[cluster] = f"{cluster}: no placement"
             if placed is not None and placed != envoys:
                 findings[cluster] = f"{cluster}: placement {placed}, expected {dict(envoys)}"
     return list(findings.values())
+
+
+def _set_at(samples: list[Sample], set_at: float, clock_s: float | None) -> tuple[float, float | None]:
+    """Returns when the clock was set last, and the newest sample's `clock_s`."""
+    for sample in samples:
+        if clock_s is not None and abs(sample.clock_s - clock_s) > _SET_S:
+            set_at = sample.at
+        clock_s = sample.clock_s
+    return set_at, clock_s
 
 
 def misled(before: list[Sample], during: list[Sample], liars: Iterable[str]) -> list[str]:

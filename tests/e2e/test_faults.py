@@ -63,7 +63,7 @@ def course(loop: Loop, watch: Watch, fault: Fault) -> Course:
         wrong += judges.changing(before, [] if fault.lost else during, OTHER)
         notes.append(f"{samples.__name__}: {judges.band(before, during)}")
     before, during = watch.published(began - _BEFORE_S, began), watch.published(began, ended)
-    wrong += judges.vanishing(watch.expected(), [] if fault.lost else before[-1:] + during, fault.placed)
+    wrong += judges.vanishing(watch.expected(), [] if fault.lost else during, fault.placed, before)
     wrong += judges.misled(before, during, fault.liars) if fault.kind == "lie" else []
     notes += [f"unknown: {judges.reasons(during)}", judges.clock(before, during)]
     return Course(fault, began, broken, healed, ended - healed, wrong, notes)

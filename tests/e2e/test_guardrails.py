@@ -65,6 +65,7 @@ def test_rules_hold_through_an_optimizer_outage_within_the_shipped_guardrails(
         renewed = loop.closed_since(ended_unix)
         again = time.monotonic()
         least = shipped["minimum_local_share"]
+        eventually(lambda: local(watch.now().weights) > 0, "rules of west", 60)
         wanted = min(names.VALUE_WEIGHT_TOTAL, local(watch.now().weights) + 3 * shipped["maximum_shift"] // 2)
         use(loop, guardrails, shipped | {"minimum_local_share": wanted})
         eventually(lambda: local(watch.now().weights) >= wanted, "the larger local share", 90)

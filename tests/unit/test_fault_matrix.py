@@ -127,10 +127,11 @@ def test_an_envoy_that_is_not_placed_is_found():
 def test_where_the_clock_was_set_a_placement_may_be_away_until_it_is_written_again():
     """Redis drops all keys that expire. It is a finding if the key does not come back."""
     gone, clock_s = [sample(at, 0, east=None) for at in (2, 3, 7)], BEFORE[-1].clock_s + 40
-    jumped = [*BEFORE[-1:], *(replace(each, clock_s=clock_s) for each in gone)]
-    assert judges.vanishing(EXPECTED, jumped[:3], always=True) == []
-    assert judges.vanishing(EXPECTED, jumped, always=True) == ["east: no placement"]
-    assert judges.vanishing(EXPECTED, [*BEFORE[-1:], *gone], always=True) == ["east: no placement"]
+    jumped = [replace(each, clock_s=clock_s) for each in gone]
+    assert judges.vanishing(EXPECTED, jumped[:2], True, BEFORE) == []
+    assert judges.vanishing(EXPECTED, jumped[1:2], True, [*BEFORE, jumped[0]]) == []
+    for during in (jumped, gone):
+        assert judges.vanishing(EXPECTED, during, True, BEFORE) == ["east: no placement"]
     assert judges.clock(BEFORE, jumped) == "the clock was set by +40.0 s"
     assert judges.clock(BEFORE, gone) == ""
 

@@ -1,16 +1,20 @@
-"""What control loops arrive at: figures of the end of a run beside those of all of it."""
+"""The figures of the end of a run, when control loops have arrived, beside those of all of it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_runs import MEASURED_S, made
-from spillway_lab.findings import beside_papers
+from spillway_lab.findings import beside_papers, catalogue, kept, reading
 from spillway_lab.findings.gathered import RunFigures, summarised
 from spillway_lab.findings.papers import Figure
+from spillway_lab.pages import pages
+from spillway_lab.report import results
 from spillway_lab.report.round_samples import RoundSamples
 from spillway_lab.scenario.loads import Measure
 
+LAB = Path(__file__).resolve().parents[2]
 BEGIN_S = 20.0
 
 
@@ -75,3 +79,26 @@ def test_a_papers_figure_of_the_end_stands_beside_ours_of_the_end(settled: bool,
 def test_a_measured_part_ends_after_loops_have_arrived() -> None:
     with pytest.raises(ValueError, match="settled_seconds: 60; allowed: less than the measured 60 s"):
         Measure(warm_up_seconds=0, measured_seconds=60, settled_seconds=60, rps={"west": 1})
+
+
+def test_the_page_shows_the_end_also_from_figures_that_are_kept(tmp_path: Path) -> None:
+    """The same words from results and without them, and the paper's figure beside ours."""
+    experiment = catalogue.load(LAB / "experiments/moved-fault.yaml")
+    (variant,) = (each for each in catalogue.variants(experiment) if each.name == "lasting-fault-live")
+    run, columns = made({"spillway": 50.0, "spillway-no-papa": 90.0}, name=variant.name)
+    longer = [replace(each, at_s=20 * each.at_s) for each in columns]
+    folder = tmp_path / "results/moved-fault" / variant.name
+    folder.mkdir(parents=True)
+    results.write(folder, replace(run, measured_seconds=20 * MEASURED_S), longer)
+    texts = []
+    for found in ("results", "none"):
+        chapters = reading.chapters(
+            LAB / "experiments", LAB / "papers.yaml", tmp_path / found, tmp_path / "figures"
+        )
+        (chapter,) = (each for each in chapters if each.id == "moved-fault")
+        assert [each.reached for each in chapter.beside][0] in ("reached", "not told apart")
+        kept.write(tmp_path / "figures", chapters)
+        pages.write(chapters, tmp_path / "out")
+        texts.append((tmp_path / "out/README.md").read_text())
+    assert texts[0] == texts[1]
+    assert "From 300 s on, when control loops have arrived" in texts[0]

@@ -20,7 +20,6 @@ import numpy as np
 
 from spillway_streams.curves import fit
 from spillway_streams.curves.buckets import N_BUCKETS, Buckets
-from spillway_streams.curves.fit import Points
 
 FIRST_FIT_BUCKETS = 3
 CAPACITY_MOVED = 0.1  # relative: a fit against another capacity has another utilisation axis
@@ -210,7 +209,8 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
         reason = "too few recent samples: the shift is undone"
         return replace(curve, b_ms=curve.base_b_ms, reason=reason) if silent else curve
     u, points = recent.utilisation[used], recent.points(used)
-    error, se, _ = prediction_error(curve, points, scatter_scale(seen, at_least))
+    unshifted = curve.a_ms * points.stretch + curve.base_b_ms
+    error, se = fit.mean_error(points, unshifted, _scale(seen, at_least))
     b = max(curve.base_b_ms + _beyond_chance(error, se), -curve.a_ms)
     residual = points.latency - curve.a_ms * points.stretch - b
     return replace(
@@ -225,21 +225,7 @@ def _shift(curve: Curve, seen: Evidence, at_least: int) -> Curve:
     )
 
 
-def prediction_error(curve: Curve, points: Points, scale: float) -> tuple[float, float, float]:
-    """Returns how far points are above the curve before any shift, and its standard error, in ms.
-
-    Means over the points, weighted by what is known of them. The third value is the curve's time
-    there. `scale`: of `scatter_scale`.
-    """
-    unshifted = curve.a_ms * points.stretch + curve.base_b_ms
-    chance = fit.scatter(points, unshifted, scale)
-    weight = 1 / (chance + (fit.MODEL_ERROR * points.latency) ** 2 + 1e-18)
-    error = float(np.average(points.latency - unshifted, weights=weight))
-    se = float(np.sqrt(np.sum(weight**2 * chance)) / weight.sum())
-    return error, se, float(np.average(unshifted, weights=weight))
-
-
-def scatter_scale(seen: Evidence, at_least: int) -> float:
+def _scale(seen: Evidence, at_least: int) -> float:
     """How much the queue's latency scatters: the scale of the working model of fit.py.
 
     It comes from the data that the curve rests on, which a later change has not affected. The

@@ -125,6 +125,17 @@ def scatter(points: Points, level: Floats, scale: float | None = None) -> Floats
     return np.maximum(scale * _shape(points, level), points.sd**2 / points.samples)
 
 
+def mean_error(points: Points, expected: Floats, scale: float) -> tuple[float, float]:
+    """Returns how far latencies are above the expected ones, and the standard error of that, in ms.
+
+    The mean over the buckets is weighted by how well each is known. `scale`: see `scatter`.
+    """
+    chance = scatter(points, expected, scale)
+    weight = 1 / (chance + (MODEL_ERROR * points.latency) ** 2 + 1e-18)
+    error = float(np.average(points.latency - expected, weights=weight))
+    return error, float(np.sqrt(np.sum(weight**2 * chance)) / weight.sum())
+
+
 def scatter_scale(points: Points, level: Floats) -> float:
     """The factor of the working model, measured from how the blocks of all buckets scatter."""
     inside = points.block_samples > 0

@@ -76,7 +76,7 @@ class Modeller:
         self._options = options
         self._curves: dict[tuple[str, str], Curve] = {}
         self._outlying: dict[Key, frozenset[int]] = {}
-        self._apart: dict[tuple[str, str], apart.Times] = {}
+        self._apart: dict[tuple[str, str], apart.State] = {}
         # Unix second since which samples of a class without a curve count.
         self._since: dict[tuple[str, str], int] = {}
 
@@ -135,7 +135,7 @@ class Modeller:
         self._outlying = {key: at for key, at in self._outlying.items() if key in known}
         names = {(key.service, key.class_id) for key in known}
         self._curves = {name: curve for name, curve in self._curves.items() if name in names}
-        self._apart = {name: times for name, times in self._apart.items() if name in names}
+        self._apart = {name: state for name, state in self._apart.items() if name in names}
         self._since = {name: since for name, since in self._since.items() if name in names}
 
     def restore(self, windows: Iterable[tuple[str, str, str]]) -> None:
@@ -150,16 +150,17 @@ class Modeller:
         samples, key = pooled(model, class_id), (name, class_id)
         now, least = int(samples.at.max()), self._options.min_samples
         recent = now + silent_s - self._options.shift_window
-        old, times = self._curves.get(key), self._apart.get(key, {})
+        old, state = self._curves.get(key), self._apart.get(key, apart.State())
         since = old.fresh_from if old else self._since.get(key, LONG_AGO)
-        samples = replace(samples, left_out=samples.without(times))
+        samples = replace(samples, left_out=samples.mask(state))
         seen = _evidence(samples, old, since, recent)
-        if old and len(samples.clusters) > 1:
-            scale = curves.scatter_scale(seen, least)
-            new_times = apart.update(times, old, samples.alone(recent), scale, least, now, recent)
-            if new_times != times:
-                self._apart[key] = times = apart.kept(new_times, int(samples.at.min()))
-                samples = replace(samples, left_out=samples.without(times))
+        before = state.before_from(recent)
+        if state.times or (len(samples.clusters) > 1 and samples.changes(before, recent)):
+            state = apart.update(state, samples.by_cluster(before, recent), least, now, recent)
+            state = self._apart[key] = state.kept(int(samples.at.min()))
+            left_out = samples.mask(state)
+            if not np.array_equal(left_out, samples.left_out):
+                samples = replace(samples, left_out=left_out)
                 seen = _evidence(samples, old, since, recent)
         pods = [capacity.rps / capacity.pods for capacity in model.capacities.values()]
         new = curves.update(old, seen, now, least, float(np.mean(pods)) if pods else 0.0)
@@ -170,18 +171,19 @@ class Modeller:
         if new is None:
             return None
         self._curves[key] = new
-        return replace(new, reason=new.reason + apart.described(times))
+        return replace(new, reason=new.reason + state.described())
 
 
 def _evidence(samples: Pooled, old: Curve | None, since: int, recent: int) -> Evidence:
     """Returns what a class's curve may rest on. `since` and `recent`: Unix seconds."""
     retrained, end = old.retrained_at if old else LONG_AGO, int(samples.at.max()) + 1
+    counted = (samples.at >= recent) & ~samples.left_out
     return Evidence(
         kept=samples.within(since, end),
         before=samples.within(since, retrained),
         fresh=samples.within(retrained, end),
         recent=samples.within(recent, end),
-        samples_including_overload=int(samples.heard[samples.at >= recent].sum()),
+        samples_including_overload=int(samples.samples_including_overload[counted].sum()),
         since=since,
     )
 

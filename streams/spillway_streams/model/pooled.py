@@ -7,7 +7,7 @@ import numpy as np
 
 from spillway_streams.batches.arrays import Bools, Floats, Ints
 from spillway_streams.curves import apart
-from spillway_streams.curves.buckets import BLOCK_S, Buckets, collect
+from spillway_streams.curves.buckets import BLOCK_S, N_BUCKETS, Buckets, collect
 from spillway_streams.model.service import Service
 
 
@@ -16,8 +16,8 @@ class Pooled:
     """Samples by second and cluster, (n,) each.
 
     `block`: of time and cluster: blocks of different clusters are distinct, since their queues do
-    not depend on each other. `parts`: as the arguments of `collect`. `heard`: samples including
-    those in overload. `cluster`: index into `clusters`. `left_out`: not to be learned from.
+    not depend on each other. `parts`: as the arguments of `collect`. `cluster`: index into
+    `clusters`. `left_out`: not to be learned from.
     """
 
     clusters: Sequence[str]
@@ -25,28 +25,56 @@ class Pooled:
     at: Ints
     block: Ints
     parts: Sequence[Floats]
-    heard: Floats
+    samples_including_overload: Floats
     left_out: Bools
 
-    def without(self, times: apart.Times) -> Bools:
+    def mask(self, state: apart.State) -> Bools:
         """Returns which seconds are in a time in which their cluster was apart."""
         found = np.zeros(len(self.at), bool)
         for number, cluster in enumerate(self.clusters):
-            if cluster in times:
-                found |= (self.cluster == number) & apart.mask(times, cluster, self.at)
+            if cluster in state.times:
+                found |= (self.cluster == number) & state.mask(cluster, self.at)
         return found
 
     def within(self, first: int, end: int) -> Buckets:
         """Returns the buckets of the Unix seconds from `first` to before `end`."""
         return self._collected((self.at >= first) & (self.at < end) & ~self.left_out)
 
-    def alone(self, first: int) -> dict[str, Buckets]:
-        """Returns each cluster's own buckets since the Unix second `first`, also if left out."""
-        rows = np.flatnonzero(self.at >= first)
-        return {
-            cluster: self._collected(rows[self.cluster[rows] == number])
-            for number, cluster in enumerate(self.clusters)
-        }
+    def changes(self, before: int, recent: int) -> bool:
+        """Returns whether the times of a cluster may have changed since the Unix second `recent`.
+
+        They are compared with those since the Unix second `before`.
+        This quick look at means costs less than `by_cluster`.
+        """
+        u, exclusive_ms, _, samples = self.parts
+        rows = np.flatnonzero((self.at >= before) & (samples > 0) & (u < apart.QUIET / N_BUCKETS))
+        bucket = self.cluster[rows] * apart.QUIET + (u[rows] * N_BUCKETS).astype(int)
+        now, n, sum_ms = self.at[rows] >= recent, samples[rows], samples[rows] * exclusive_ms[rows]
+        shape = (len(self.clusters), apart.QUIET)
+
+        def summed(values: Floats, which: Bools) -> Floats:
+            found: Floats = np.bincount(bucket[which], values[which], shape[0] * shape[1]).reshape(shape)
+            return found
+
+        n_before, n_now = summed(n, ~now), summed(n, now)
+        both = (n_before > 0) & (n_now > 0)
+        usual_ms = np.where(both, summed(sum_ms, ~now) / np.maximum(n_before, 1e-12) * n_now, 0.0).sum(axis=1)
+        seen_ms = np.where(both, summed(sum_ms, now), 0.0).sum(axis=1)
+        return bool((np.abs(seen_ms - usual_ms) > apart.BACK * apart.APART * usual_ms).any())
+
+    def by_cluster(self, before: int, recent: int) -> dict[str, apart.Seen]:
+        """Returns what each cluster shows from the Unix seconds `recent` and `before` on.
+
+        What it shows before `recent` is without what is left out.
+        """
+        rows = np.flatnonzero(self.at >= before)
+        now, left_out = self.at[rows] >= recent, self.left_out[rows]
+        found = {}
+        for number, cluster in enumerate(self.clusters):
+            its = self.cluster[rows] == number
+            earlier = self._collected(rows[its & ~now & ~left_out])
+            found[cluster] = apart.Seen(self._collected(rows[its & now]), earlier)
+        return found
 
     def _collected(self, rows: Bools | Ints) -> Buckets:
         u, exclusive_ms, sd_ms, samples = (part[rows] for part in self.parts)
