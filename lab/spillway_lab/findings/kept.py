@@ -64,6 +64,9 @@ def _text(chapter: Chapter) -> str:
     facts = dict(chapter.facts) if chapter.facts is not None else None
     kept = Kept({name: _shown(chapter, each) for name, each in chapter.runs.items()}, facts, chapter.digests)
     document = _rounded(_KEPT.dump_python(kept, mode="json"))
+    for run in document["runs"].values():
+        if run["settled"] is None:  # as most have it
+            del run["settled"]
     runs = ",\n".join(f"{json.dumps(name)}: {json.dumps(run)}" for name, run in document["runs"].items())
     return (
         f'{{"facts": {json.dumps(document["facts"])},\n"digests": {json.dumps(document["digests"])},\n'

@@ -53,8 +53,8 @@ class Pooled:
         shape = (len(self.clusters), apart.QUIET)
 
         def summed(values: Floats, which: Bools) -> Floats:
-            found: Floats = np.bincount(bucket[which], values[which], shape[0] * shape[1]).reshape(shape)
-            return found
+            found = np.bincount(bucket[which], values[which], shape[0] * shape[1])
+            return found.reshape(shape).astype(float)
 
         n_before, n_now = summed(n, ~now), summed(n, now)
         both = (n_before > 0) & (n_now > 0)
